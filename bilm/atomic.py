@@ -1,0 +1,111 @@
+"""Files and directories that are either whole or absent.
+
+Everything is written beside its destination under a temporary name, synced to disk, and renamed
+into place, so that a process killed at any moment leaves nothing that looks finished.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bilm.errors import BilmError
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names inside `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_tree(directory: Path) -> None:
+    """Make every file and name below `directory` durable."""
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            descriptor = os.open(os.path.join(parent, name), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_directory(Path(parent))
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; on success it becomes `path`, on failure it is removed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+        os.chmod(temporary, 0o666 & ~_umask())
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_directory(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` as UTF-8, atomically."""
+    with atomic_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def atomic_directory(path: Path, error: type[BilmError], overwrite: bool = False) -> Iterator[Path]:
+    """Yield a temporary directory; on success it becomes `path`, on failure it is removed.
+
+    An existing `path` is refused unless `overwrite`; then it stays in place until the new one is
+    whole. A full disk is reported as `error`, with the free space.
+    """
+    if path.exists() and not overwrite:
+        raise error(f"{path} exists already; choose another place, or ask to overwrite it")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as e:
+        raise error(f"cannot create {path}: {e.strerror}") from None
+    try:
+        yield temporary
+        os.chmod(temporary, 0o777 & ~_umask())
+        sync_tree(temporary)
+        _replace_directory(temporary, path)
+        sync_directory(path.parent)
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        written = sum(f.stat().st_size for f in temporary.rglob("*") if f.is_file())
+        free = shutil.disk_usage(path.parent).free
+        raise error(
+            f"no space left while writing {path}: {written:,} bytes written, {free:,} bytes free; "
+            "nothing was kept, and whatever stood there before is untouched"
+        ) from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace_directory(temporary: Path, path: Path) -> None:
+    if not path.exists():
+        os.rename(temporary, path)
+        return
+    retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    os.rename(path, retired / path.name)
+    os.rename(temporary, path)
+    shutil.rmtree(retired)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

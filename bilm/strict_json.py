@@ -1,0 +1,77 @@
+"""A JSON reader that refuses what `json.load` lets through.
+
+Doubled keys, NaN and infinities, numbers that overflow to infinity, files that are too large or
+nested too deeply: each is an error of the caller's type that names file, line and column.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from bilm.errors import BilmError
+
+MAX_JSON_BYTES = 1 << 20
+
+
+class _Refused(ValueError):
+    """A rule of ours, not of JSON, is broken."""
+
+
+def _no_doubled_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise _Refused(f"the key {key!r} stands twice in one object; keep one of them")
+        result[key] = value
+    return result
+
+
+def _no_constant(text: str) -> float:
+    raise _Refused(f"{text} is not a number that a configuration may hold")
+
+
+def _finite_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _Refused(f"the number {text} is too large")
+    return value
+
+
+def parse_json(text: str, source: str, error: type[BilmError]) -> Any:
+    """Parse `text` strictly; `source` names it in messages, `error` is the type to raise."""
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_no_doubled_keys,
+            parse_constant=_no_constant,
+            parse_float=_finite_float,
+        )
+    except json.JSONDecodeError as e:
+        line = text.splitlines()[e.lineno - 1] if text.splitlines() else ""
+        raise error(
+            f"{source} is not valid JSON: {e.msg} at line {e.lineno}, column {e.colno}: "
+            f"{line.strip()[:80]!r}"
+        ) from None
+    except RecursionError:
+        raise error(f"{source} is nested too deeply") from None
+    except ValueError as e:  # ours, or an integer of thousands of digits
+        raise error(f"{source}: {e}") from None
+
+
+def read_json(path: Path, error: type[BilmError], max_bytes: int = MAX_JSON_BYTES) -> Any:
+    """Read and strictly parse the JSON file at `path`."""
+    try:
+        size = path.stat().st_size
+        if path.is_dir():
+            raise error(f"{path} is a directory; a JSON file is expected")
+        if size > max_bytes:
+            raise error(f"{path} has {size:,} bytes; at most {max_bytes:,} are read")
+        text = path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise error(f"cannot read {path}: {e.strerror}") from None
+    except UnicodeDecodeError as e:
+        raise error(f"{path} is not UTF-8: byte {e.start} is {e.object[e.start]:#04x}") from None
+    return parse_json(text, str(path), error)

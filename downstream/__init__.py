@@ -1,0 +1,1 @@
+"""Frozen biLM representations, mixed and put to work on tasks."""
