@@ -20,35 +20,48 @@ class _Refused(ValueError):
     """A rule of ours, not of JSON, is broken."""
 
 
-def _no_doubled_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+class _NoNumber(str):
+    """Stands where the text has a number that we refuse, until the key that holds it is known."""
+
+
+def _checked_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, value in pairs:
         if key in result:
             raise _Refused(f"the key {key!r} stands twice in one object; keep one of them")
+        _refuse_numbers(value, f"the value of {key!r}")
         result[key] = value
     return result
 
 
-def _no_constant(text: str) -> float:
-    raise _Refused(f"{text} is not a number that a configuration may hold")
+def _refuse_numbers(value: Any, name: str) -> None:
+    if isinstance(value, _NoNumber):
+        raise _Refused(f"{name} is {value}, which is not a finite number")
+    if isinstance(value, list):
+        for item in value:
+            _refuse_numbers(item, name)
 
 
-def _finite_float(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise _Refused(f"the number {text} is too large")
-    return value
+def _finite_float(text: str) -> float | _NoNumber:
+    return float(text) if math.isfinite(float(text)) else _NoNumber(text)
+
+
+def _short_int(text: str) -> int | _NoNumber:
+    return int(text) if len(text) <= 30 else _NoNumber(f"{text[:10]}... of {len(text)} digits")
 
 
 def parse_json(text: str, source: str, error: type[BilmError]) -> Any:
     """Parse `text` strictly; `source` names it in messages, `error` is the type to raise."""
     try:
-        return json.loads(
+        tree = json.loads(
             text,
-            object_pairs_hook=_no_doubled_keys,
-            parse_constant=_no_constant,
+            object_pairs_hook=_checked_object,
+            parse_constant=_NoNumber,
             parse_float=_finite_float,
+            parse_int=_short_int,
         )
+        _refuse_numbers(tree, "the value")
+        return tree
     except json.JSONDecodeError as e:
         line = text.splitlines()[e.lineno - 1] if text.splitlines() else ""
         raise error(
@@ -57,7 +70,7 @@ def parse_json(text: str, source: str, error: type[BilmError]) -> Any:
         ) from None
     except RecursionError:
         raise error(f"{source} is nested too deeply") from None
-    except ValueError as e:  # ours, or an integer of thousands of digits
+    except _Refused as e:
         raise error(f"{source}: {e}") from None
 
 

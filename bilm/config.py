@@ -1,0 +1,392 @@
+"""One JSON file says what is trained, on what, and how: sections model, data, train, deepspeed.
+
+Reading it is strict: unknown and doubled keys, wrong types, NaN and values out of range are all
+reported in one `ConfigError`, each with its path in the JSON and, for a misspelt key, the nearest
+right one. Overrides come as `section.key=value`. Nothing here imports torch or deepspeed, so a bad
+configuration is refused in well under a second.
+
+`python -m bilm.config FILE [section.key=value ...]` prints the resolved configuration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+
+from bilm.errors import BilmError, ConfigError, run_command
+from bilm.strict_json import parse_json, read_json
+
+PositiveInt = Annotated[int, Field(ge=1)]
+AnySection = TypeVar("AnySection", bound=BaseModel)
+
+
+class Section(BaseModel):
+    """A part of the configuration: strict, closed, immutable."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class CharacterConfig(Section):
+    """The character CNN that turns a word's bytes into its vector."""
+
+    embedding_dim: PositiveInt = Field(description="width of a character's embedding")
+    filters: Annotated[tuple[tuple[PositiveInt, PositiveInt], ...], Field(min_length=1)] = Field(
+        description="the convolutions, as [width, count] pairs"
+    )
+    num_highway: Annotated[int, Field(ge=0)] = Field(
+        description="highway layers after the convolutions"
+    )
+    activation: Literal["relu", "tanh"] = Field(
+        "relu", description="applied after the maximum over positions"
+    )
+    max_characters: Annotated[int, Field(ge=3)] = Field(
+        50, description="ids per word, both word borders included; longer words are cut"
+    )
+
+    @property
+    def num_filters(self) -> int:
+        """The width of all convolutions together."""
+        return sum(count for _, count in self.filters)
+
+    @model_validator(mode="after")
+    def _filters_fit(self) -> CharacterConfig:
+        widest = max(width for width, _ in self.filters)
+        if widest > self.max_characters:
+            raise ValueError(
+                f"filters has one of width {widest}, wider than the word: "
+                f"max_characters is {self.max_characters}"
+            )
+        return self
+
+
+class LstmConfig(Section):
+    """The stacked LSTMs, one stack per direction."""
+
+    dim: PositiveInt = Field(description="units (the width of the cell state)")
+    projection_dim: PositiveInt = Field(
+        description="width of the output and of a word's vector; equal to dim means no projection"
+    )
+    num_layers: PositiveInt = Field(description="layers per direction")
+    cell_clip: Annotated[float, Field(gt=0)] | None = Field(
+        3.0, description="the cell state is clipped to plus and minus this; null for no clipping"
+    )
+    projection_clip: Annotated[float, Field(gt=0)] | None = Field(
+        3.0, description="likewise for the projected output; without a projection it does nothing"
+    )
+    skip_connections: bool = Field(
+        True, description="from the second layer on, add a layer's input to its output"
+    )
+
+    @model_validator(mode="after")
+    def _projects_down(self) -> LstmConfig:
+        if self.projection_dim > self.dim:
+            raise ValueError(
+                f"projection_dim is {self.projection_dim}, above dim {self.dim}; "
+                "it must be smaller, or equal for no projection"
+            )
+        return self
+
+
+class SoftmaxConfig(Section):
+    """The softmax over the vocabulary, shared by both directions."""
+
+    kind: Literal["sampled", "full"] = Field(
+        "sampled", description="what training computes; evaluation is always full"
+    )
+    num_negatives: PositiveInt = Field(
+        8192, description="distinct negatives per step and direction, when sampled"
+    )
+    shared_negatives: bool = Field(
+        False, description="draw one set of negatives for both directions (the original draws two)"
+    )
+    tied_to_input: bool = Field(
+        False, description="use the word embeddings as softmax weights; only without characters"
+    )
+
+
+class ModelConfig(Section):
+    """What the biLM computes. The size of the vocabulary belongs to the corpus."""
+
+    characters: CharacterConfig | None = Field(
+        description="the character CNN; null for embeddings of word ids instead"
+    )
+    lstm: LstmConfig
+    softmax: SoftmaxConfig = Field(default_factory=lambda: SoftmaxConfig())
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.1, description="share of each layer's inputs and of the top output set to zero"
+    )
+    bidirectional: bool = Field(True, description="false trains the forward direction only")
+
+    @property
+    def num_directions(self) -> int:
+        """How many stacks of LSTMs there are."""
+        return 2 if self.bidirectional else 1
+
+    @model_validator(mode="after")
+    def _tying_needs_word_ids(self) -> ModelConfig:
+        if self.softmax.tied_to_input and self.characters is not None:
+            raise ValueError(
+                "softmax.tied_to_input is true, but the input is characters, which have no word "
+                "embeddings to tie; set it to false, or model.characters to null"
+            )
+        return self
+
+
+class DataConfig(Section):
+    """What is read, and in what shape."""
+
+    corpus: Annotated[str, Field(min_length=1)] = Field(
+        description="directory made by data_tools.build_corpus"
+    )
+    unroll_steps: PositiveInt = Field(
+        20, description="words per row and step; gradients stop at its border, states do not"
+    )
+
+
+class OptimizerConfig(Section):
+    """How a gradient becomes a step."""
+
+    name: Literal["adagrad"] = Field("adagrad", description="the published optimiser")
+    learning_rate: Annotated[float, Field(gt=0)] = Field(
+        0.2, description="not scaled by the number of ranks"
+    )
+    initial_accumulator: Annotated[float, Field(ge=0)] = Field(
+        1.0, description="what Adagrad's sum of squares starts from"
+    )
+    epsilon: Annotated[float, Field(ge=0)] = Field(0.0, description="added to the root of that sum")
+
+
+class TrainConfig(Section):
+    """The run."""
+
+    output_dir: Annotated[str, Field(min_length=1)] = Field(
+        description="where the run keeps its checkpoints, metrics and exported model"
+    )
+    num_epochs: PositiveInt = Field(10, description="times that every word is read")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        0, description="decides weights, order of reading, negatives and dropout"
+    )
+    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig())
+    max_gradient_norm: Annotated[float, Field(gt=0)] | None = Field(
+        10.0,
+        description="one norm over all gradients, softmax rows included; larger ones are scaled "
+        "down to it; null for no clipping",
+    )
+
+
+class ZeroConfig(BaseModel):
+    """ZeRO: what is partitioned over ranks. Other keys go to DeepSpeed as they are."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True, allow_inf_nan=False)
+    stage: Annotated[int, Field(ge=0, le=3)] = Field(
+        0, description="0 to 3; above 0 only with softmax.kind full (sparse gradients need 0)"
+    )
+
+
+class Bf16Config(Section):
+    """Mixed precision in bfloat16."""
+
+    enabled: bool = Field(description="compute in bfloat16, keep weights in float32")
+
+
+JsonObject = dict[str, JsonValue]
+
+
+class DeepSpeedConfig(Section):
+    """What is handed to DeepSpeed. Its top-level keys are listed here, since it accepts typos."""
+
+    train_batch_size: PositiveInt = Field(
+        description="rows of the global batch, over all ranks; each rank takes an equal part"
+    )
+    gradient_accumulation_steps: PositiveInt = Field(
+        1, description="parts in which a rank computes its rows before one optimiser step"
+    )
+    zero_optimization: ZeroConfig = Field(default_factory=lambda: ZeroConfig())
+    bf16: Bf16Config | None = Field(None, description="mixed precision; null for float32")
+    communication_data_type: Literal["fp32", "bf16"] | None = Field(
+        None, description="type in which gradients are sent; null for their own"
+    )
+    prescale_gradients: bool = Field(False, description="divide gradients before they are reduced")
+    steps_per_print: PositiveInt | None = Field(None, description="DeepSpeed's own log lines")
+    wall_clock_breakdown: bool = Field(False, description="DeepSpeed's own timings")
+    comms_logger: JsonObject | None = Field(None, description="DeepSpeed's log of communication")
+    flops_profiler: JsonObject | None = Field(None, description="DeepSpeed's profiler")
+
+    @model_validator(mode="after")
+    def _parts_are_equal(self) -> DeepSpeedConfig:
+        if self.train_batch_size % self.gradient_accumulation_steps:
+            raise ValueError(
+                f"train_batch_size is {self.train_batch_size}, which "
+                f"gradient_accumulation_steps {self.gradient_accumulation_steps} does not divide"
+            )
+        return self
+
+
+class Config(Section):
+    """The whole configuration of a run."""
+
+    model: ModelConfig
+    data: DataConfig
+    train: TrainConfig
+    deepspeed: DeepSpeedConfig
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Config:
+        stage = self.deepspeed.zero_optimization.stage
+        if stage > 0 and self.model.softmax.kind == "sampled":
+            raise ValueError(
+                f"deepspeed.zero_optimization.stage is {stage}, but the sampled softmax has sparse "
+                "gradients, which ZeRO stages 1 to 3 refuse; set the stage to 0, or "
+                "model.softmax.kind to 'full'"
+            )
+        return self
+
+
+# What users of DeepSpeed will reach for, and why it is not here.
+REFUSED_DEEPSPEED_KEYS = {
+    "train_micro_batch_size_per_gpu": "it follows from train_batch_size, "
+    "gradient_accumulation_steps and the number of ranks",
+    "gradient_clipping": "DeepSpeed does not clip sparse gradients; set train.max_gradient_norm",
+    "optimizer": "set train.optimizer",
+    "scheduler": "set train.optimizer",
+    "sparse_gradients": "DeepSpeed sees sparse gradients by itself",
+    "fp16": "its loss scaling does not reach sparse gradients; use bf16",
+    "amp": "use bf16",
+    "tensorboard": "every run writes TensorBoard events by itself",
+}
+
+
+def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
+    """Read the configuration at `path`, apply `section.key=value` overrides, check it all."""
+    tree = read_json(Path(path), ConfigError)
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path} holds a {type(tree).__name__}; a JSON object is expected")
+    for override in overrides:
+        _apply_override(tree, override)
+    return parse_section(Config, tree, str(path))
+
+
+def parse_section(
+    section: type[AnySection], tree: Any, source: str, error: type[BilmError] = ConfigError
+) -> AnySection:
+    """Check `tree` (parsed JSON) against `section`; all that is wrong goes into one error."""
+    try:
+        # By way of JSON text, where strict mode knows that an array may be a tuple.
+        return section.model_validate_json(json.dumps(tree))
+    except ValidationError as e:
+        lines = sorted({_describe(section, p) for p in e.errors() if not _is_echo(p)})
+        count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+        raise error("\n  ".join([f"{source}: {count}", *lines])) from None
+
+
+def _is_echo(problem: Any) -> bool:
+    """An array is also called too short when its only items were refused, each with its reason."""
+    return problem["type"] == "too_short" and bool(problem["input"])
+
+
+def _apply_override(tree: dict[str, Any], override: str) -> None:
+    path, equals, text = override.partition("=")
+    keys = path.split(".")
+    if not equals or len(keys) < 2 or not all(keys):
+        raise ConfigError(
+            f"the override {override!r} is not of the form section.key=value, "
+            "for example train.seed=1"
+        )
+    node: Any = tree
+    for key in keys[:-1]:
+        node = node.setdefault(key, {}) if isinstance(node, dict) else None
+    if not isinstance(node, dict):
+        raise ConfigError(f"the override {override!r} goes through something that is no object")
+    node[keys[-1]] = _override_value(text, override)
+
+
+def _override_value(text: str, override: str) -> Any:
+    """A JSON value if it reads as one, else the text itself (so that paths need no quotes)."""
+    try:
+        json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return text
+    return parse_json(text, f"the override {override!r}", ConfigError)
+
+
+def _describe(section: type[BaseModel], error: Any) -> str:
+    location = error["loc"]
+    path = _json_path(location)
+    kind, message = error["type"], error["msg"]
+    if kind == "missing":
+        return f"{path}: is missing"
+    if kind == "extra_forbidden":
+        return f"{path}: is not a known key{_hint(section, location)}"
+    if kind == "value_error":
+        reason = str(error["ctx"]["error"])
+        return f"{path}: {reason}" if path else reason
+    given = json.dumps(error["input"], ensure_ascii=False)
+    given = given if len(given) <= 60 else given[:57] + "..."
+    return f"{path}: {message[0].lower()}{message[1:]}, not {given}"
+
+
+def _json_path(location: Iterable[int | str]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def _hint(root: type[BaseModel], location: Sequence[int | str]) -> str:
+    """For an unknown key: why it is refused, the nearest key here, or its home elsewhere."""
+    key = str(location[-1])
+    if location[0] == "deepspeed" and key in REFUSED_DEEPSPEED_KEYS:
+        return f" here: {REFUSED_DEEPSPEED_KEYS[key]}"
+    section: type[BaseModel] = root
+    for part in location[:-1]:
+        section = section_of(section.model_fields[str(part)].annotation) or section
+    near = difflib.get_close_matches(key, section.model_fields, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    homes = {name: path for path, name in _leaves(root)}
+    elsewhere = difflib.get_close_matches(key, homes, n=1, cutoff=0.8)
+    if elsewhere:
+        return f"; did you mean {homes[elsewhere[0]]!r}?"
+    return f"; known keys here: {', '.join(section.model_fields)}"
+
+
+def section_of(annotation: Any) -> type[BaseModel] | None:
+    """The section that an annotation such as `Section | None` holds, if any."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (dict, list, tuple):
+        return None
+    for part in get_args(annotation):
+        if (found := section_of(part)) is not None:
+            return found
+    return None
+
+
+def _leaves(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, field in section.model_fields.items():
+        yield prefix + name, name
+        inner = section_of(field.annotation)
+        if inner is not None:
+            yield from _leaves(inner, f"{prefix}{name}.")
+
+
+def main() -> int:
+    """Check a configuration and print it with all defaults filled in."""
+    parser = argparse.ArgumentParser(prog="python -m bilm.config", description=main.__doc__)
+    parser.add_argument("file", type=Path, help="a configuration, for example configs/big.json")
+    parser.add_argument("override", nargs="*", help="section.key=value")
+    arguments = parser.parse_args()
+    config = load_config(arguments.file, arguments.override)
+    sys.stdout.write(config.model_dump_json(indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    run_command(main)

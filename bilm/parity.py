@@ -1,0 +1,282 @@
+"""`python -m bilm.parity FILE.npz`: our model against figures of the original implementation.
+
+Three kinds of file, told apart by what they hold:
+- a training trace (weights before, batches, losses, gradient norms, weights and states after) is
+  replayed through the real model, loss, clipping and optimiser;
+- embeddings (with options.json and weights.hdf5 beside the file) are computed from its characters;
+- a sampled softmax is computed from its weights, with its gradients.
+
+Prints the greatest absolute difference of each figure, and exits with 0 only if all are within
+1e-5, else with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bilm.characters import BEGIN_WORD, SHIFT
+from bilm.config import OptimizerConfig
+from bilm.embedder import representations
+from bilm.errors import CheckpointError, run_command
+from bilm.model import BiLm, training_objective
+from bilm.optimizer import build_optimizer, clip_gradients
+from bilm.published import (
+    load_published,
+    model_config_from_options,
+    published_name,
+    published_views,
+)
+from bilm.sampled_softmax import SampledSoftmax, log_expected_count, log_uniform
+from bilm.scalar_mix import ScalarMix
+from bilm.strict_json import parse_json
+
+TOLERANCE = 1e-5
+Arrays = dict[str, npt.NDArray[Any]]
+Differences = dict[str, float]
+
+
+def compare(path: Path) -> Differences:
+    """The greatest difference of each figure in the file at `path`."""
+    arrays = _read(path)
+    if "loss" in arrays and "options" in arrays:
+        return _compare_trace(arrays, str(path))
+    if "batch0/char_ids" in arrays:
+        model = load_published(path.parent / "options.json", path.parent / "weights.hdf5")
+        return _compare_embeddings(model, arrays)
+    if "sampled_ids" in arrays:
+        return _compare_sampled_softmax(arrays)
+    raise CheckpointError(
+        f"{path} holds neither a training trace ('loss', 'options'), nor embeddings "
+        "('batch0/char_ids'), nor a sampled softmax ('sampled_ids')"
+    )
+
+
+def _read(path: Path) -> Arrays:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as e:
+        raise CheckpointError(f"{path} is not an .npz file of plain arrays: {e}") from None
+
+
+def _compare_trace(arrays: Arrays, source: str) -> Differences:
+    options = parse_json(str(arrays["options"]), f"options of {source}", CheckpointError)
+    config, vocabulary_size = model_config_from_options(options, f"options of {source}")
+    if config.dropout or config.softmax.kind == "sampled":
+        raise CheckpointError(
+            f"{source} was made with dropout or a sampled softmax, whose random draws a trace does "
+            "not hold; only a trace with dropout 0 and sample_softmax false can be replayed"
+        )
+    model = BiLm(config, vocabulary_size).train()
+    _load_weights(model, arrays, "init/")
+    learning_rate = float(options.get("learning_rate", 0.2))
+    optimizer = build_optimizer(OptimizerConfig(learning_rate=learning_rate), model)
+
+    losses, direction_losses, norms = [], [], []
+    rows = arrays["batch/0/token_ids"].shape[0]
+    state = model.zero_state(rows)
+    for step in range(len(arrays["loss"])):
+        words, inverse, targets = _trace_batch(arrays, step, config.num_directions)
+        sums, state = model.losses(words, inverse, targets, state)
+        state = state.detach()
+        optimizer.zero_grad()
+        training_objective(sums, rows).backward()
+        norms.append(clip_gradients(model.parameters(), options.get("all_clip_norm_val")))
+        optimizer.step()
+        means = sums.detach() / targets[0].numel()
+        losses.append(means.mean())
+        direction_losses.append(means)
+
+    differences = {
+        "loss": _difference(torch.stack(losses), arrays["loss"]),
+        "loss of each direction": _difference(
+            torch.stack(direction_losses), arrays["loss_fwd_bwd"][:, : config.num_directions]
+        ),
+        "gradient norm before the clip": _difference(
+            torch.stack(norms), arrays["grad_norm_before_clip"]
+        ),
+        "final weights": max(
+            _difference(ours, theirs) for ours, theirs in _weights(model, arrays, "final/")
+        ),
+    }
+    states = [
+        _difference(ours[d, layer], arrays[f"final_state/dir{d}/layer{layer}/{name}"])
+        for name, ours in (("c", state.cell), ("h", state.hidden))
+        for d in range(config.num_directions)
+        for layer in range(config.lstm.num_layers)
+    ]
+    return {**differences, "final states": max(states)}
+
+
+def _weights(model: BiLm, arrays: Arrays, prefix: str) -> Iterator[tuple[Tensor, Any]]:
+    """Each weight of ours (a view in the published layout) beside the trace's."""
+    theirs = {
+        published_name(name.removeprefix(prefix)): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+    ours = published_views(model)
+    if set(ours) != set(theirs):
+        odd = ", ".join(sorted(set(ours) ^ set(theirs)))
+        raise CheckpointError(f"the trace's {prefix} and a model of its options differ in: {odd}")
+    for name, view in ours.items():
+        if tuple(view.shape) != theirs[name].shape:
+            raise CheckpointError(
+                f"{prefix}{name} has the shape {theirs[name].shape}; by the options it must be "
+                f"{tuple(view.shape)}"
+            )
+        yield view, theirs[name]
+
+
+def _load_weights(model: BiLm, arrays: Arrays, prefix: str) -> None:
+    for ours, theirs in _weights(model, arrays, prefix):
+        ours.copy_(torch.from_numpy(theirs))
+
+
+def _trace_batch(arrays: Arrays, step: int, num_directions: int) -> tuple[Tensor, Tensor, Tensor]:
+    suffixes = ("", "_reverse")[:num_directions]
+    prefix = f"batch/{step}/"
+    kind = "tokens_characters" if f"{prefix}tokens_characters" in arrays else "token_ids"
+    tokens = np.stack([arrays[prefix + kind + suffix] for suffix in suffixes])
+    targets = np.stack([arrays[prefix + "next_token_id" + suffix] for suffix in suffixes])
+    flat = tokens.reshape(targets.size, *tokens.shape[3:])
+    words, inverse = np.unique(flat, axis=0, return_inverse=True)
+    return (
+        torch.from_numpy(words).long(),
+        torch.from_numpy(inverse.reshape(targets.shape)),
+        torch.from_numpy(targets).long(),
+    )
+
+
+def _compare_embeddings(model: BiLm, arrays: Arrays) -> Differences:
+    weights, gamma = arrays["mix_w"], float(arrays["mix_gamma"])
+    coefficient = float(arrays["l2_coef"])
+    names = ("layers", "mix", "mix with layer norm", "penalty of the mix")
+    differences = dict.fromkeys(names, 0.0)
+    state = model.zero_state(int(arrays["batch_size"]))
+    for batch in range(sum(name.endswith("/char_ids") for name in arrays)):
+        expected = {
+            key: arrays[f"batch{batch}/{key}"]
+            for key in ("char_ids", "layers", "mask", "mix", "mix_layer_norm", "l2")
+        }
+        ids = expected["char_ids"].astype(np.int64) - SHIFT
+        words, inverse = np.unique(ids.reshape(-1, ids.shape[2]), axis=0, return_inverse=True)
+        lengths = (ids[:, :, 0] == BEGIN_WORD).sum(axis=1)
+        sentences = [
+            row[:length]
+            for row, length in zip(inverse.reshape(ids.shape[:2]), lengths, strict=True)
+        ]
+        # Absent tokens became -1 by the shift back. No sentence points at them, but they must be
+        # ids that the encoder can look up.
+        encodable = torch.from_numpy(np.maximum(words, 0))
+        ours, state = representations(model, encodable, sentences, state)
+        mask = expected["mask"]
+        layers = np.zeros(expected["layers"].shape, dtype=np.float32)
+        for row, array in enumerate(ours):
+            layers[row, :, : array.shape[1]] = array
+        found = {
+            "layers": _difference(
+                torch.from_numpy(layers.swapaxes(1, 2)[mask]),
+                expected["layers"].swapaxes(1, 2)[mask],
+            )
+        }
+        stacked = torch.from_numpy(layers).transpose(0, 1)  # (layers, sentences, words, dim)
+        for name, key, norm in (
+            ("mix", "mix", False),
+            ("mix with layer norm", "mix_layer_norm", True),
+        ):
+            mix = ScalarMix(
+                len(weights),
+                initial_weights=weights.tolist(),
+                initial_gamma=gamma,
+                layer_norm=norm,
+                penalty=coefficient,
+            )
+            mixed = mix(stacked, torch.from_numpy(mask))
+            found[name] = _difference(mixed[torch.from_numpy(mask)], expected[key][mask])
+            found["penalty of the mix"] = _difference(mix.regularization(), expected["l2"][0])
+        differences = {name: max(differences[name], found[name]) for name in names}
+    return differences
+
+
+def _compare_sampled_softmax(arrays: Arrays) -> Differences:
+    size, dim = arrays["weight"].shape
+    softmax = SampledSoftmax(size, dim)
+    with torch.no_grad():
+        softmax.weight.copy_(torch.from_numpy(arrays["weight"]))
+        softmax.bias.copy_(torch.from_numpy(arrays["bias"]).unsqueeze(1))
+    hidden = torch.from_numpy(arrays["hidden"]).requires_grad_()
+    targets = torch.from_numpy(arrays["targets"])
+    sampled = torch.from_numpy(arrays["sampled_ids"])
+    expected = {
+        "true": torch.from_numpy(arrays["true_expected_count"]).flatten(),
+        "sampled": torch.from_numpy(arrays["sampled_expected_count"]),
+    }
+    num_tries = _recover_num_tries(sampled, expected["sampled"], size)
+    counts = {
+        name: log_expected_count(ids, num_tries, size)
+        for name, ids in (("true", targets), ("sampled", sampled))
+    }
+    losses = softmax.sampled_loss(hidden, targets, sampled, counts["true"], counts["sampled"])
+    losses.mean().backward()
+    assert softmax.weight.grad is not None
+    assert softmax.bias.grad is not None
+    return {
+        "expected count of targets": _difference(counts["true"].exp(), expected["true"]),
+        "expected count of negatives": _difference(counts["sampled"].exp(), expected["sampled"]),
+        "loss": _difference(losses, arrays["loss_per_token"]),
+        "gradient of weights": _difference(softmax.weight.grad.to_dense(), arrays["grad_weight"]),
+        "gradient of biases": _difference(
+            softmax.bias.grad.to_dense().squeeze(1), arrays["grad_bias"]
+        ),
+        "gradient of hidden vectors": _difference(hidden.grad, arrays["grad_hidden"]),
+    }
+
+
+def _recover_num_tries(ids: Tensor, expected_count: Tensor, vocabulary_size: int) -> int:
+    """The number of draws is not in the file; it follows from any expected count."""
+    rarest = int(log_uniform(ids, vocabulary_size).argmin())
+    p = float(log_uniform(ids, vocabulary_size)[rarest])
+    return round(math.log1p(-float(expected_count[rarest])) / math.log1p(-p))
+
+
+def _difference(ours: Tensor | None, theirs: Any) -> float:
+    """The greatest absolute difference; infinite where one is missing or not a number."""
+    if ours is None:
+        return math.inf
+    other = torch.as_tensor(theirs)
+    if ours.shape != other.shape:
+        return math.inf
+    if ours.numel() == 0:
+        return 0.0
+    greatest = float((ours.detach().double() - other.double()).abs().max())
+    return greatest if math.isfinite(greatest) else math.inf
+
+
+def main() -> int:
+    """Compare our model with figures of the original implementation."""
+    parser = argparse.ArgumentParser(prog="python -m bilm.parity", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("file", type=Path, help="an .npz file of figures")
+    arguments = parser.parse_args()
+    differences = compare(arguments.file)
+    width = max(map(len, differences))
+    for name, difference in differences.items():
+        verdict = "ok" if difference <= TOLERANCE else f"above {TOLERANCE:g}"
+        sys.stdout.write(f"{name:{width}}  {difference:8.1e}  {verdict}\n")
+    return 0 if all(difference <= TOLERANCE for difference in differences.values()) else 1
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,311 @@
+"""The published files: `options.json` and `weights.hdf5`, read and written bit for bit.
+
+`published_views` is the one table of names and layouts: each dataset is a view of a parameter in
+the published layout, so reading is a copy into it and writing a copy out of it.
+
+A file is not trusted: every name, shape and type is checked before anything is read, and links,
+external storage and foreign filters, which could reach other files or code, are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import h5py
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from bilm.atomic import atomic_file, write_text
+from bilm.characters import NUM_CHARACTERS, SHIFT
+from bilm.config import (
+    CharacterConfig,
+    LstmConfig,
+    ModelConfig,
+    Section,
+    SoftmaxConfig,
+    parse_section,
+)
+from bilm.errors import CheckpointError
+from bilm.model import BiLm
+from bilm.strict_json import read_json
+from bilm.token_encoder import Highway, TokenEncoder, WordEmbedding
+
+_BUILT_IN_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
+
+
+class _LstmOptions(Section):
+    dim: int
+    projection_dim: int
+    n_layers: int = 1
+    cell_clip: float | None = None
+    proj_clip: float | None = None
+    use_skip_connections: bool | None = False
+
+
+class _EmbeddingOptions(Section):
+    dim: int
+
+
+class _CharCnnOptions(Section):
+    activation: Literal["relu", "tanh"]
+    embedding: _EmbeddingOptions
+    filters: tuple[tuple[int, int], ...]
+    max_characters_per_token: int
+    n_characters: int = Field(ge=NUM_CHARACTERS, le=NUM_CHARACTERS + SHIFT)
+    n_highway: int | None = 0
+
+
+class _Options(BaseModel):
+    """What of options.json says what the model computes; the rest belongs to a training run."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, allow_inf_nan=False)
+    lstm: _LstmOptions
+    char_cnn: _CharCnnOptions | None = None
+    bidirectional: bool = True
+    dropout: float = 0.1
+    n_tokens_vocab: int | None = None
+    n_negative_samples_batch: int = 8192
+    sample_softmax: bool = True
+    share_embedding_softmax: bool = False
+
+
+def model_config_from_options(tree: Any, source: str) -> tuple[ModelConfig, int | None]:
+    """Our model section for a published options object, and the vocabulary size if it is said."""
+    options = parse_section(_Options, tree, source, CheckpointError)
+    lstm, characters = options.lstm, None
+    if options.char_cnn is not None:
+        cnn = options.char_cnn
+        characters = {
+            "embedding_dim": cnn.embedding.dim,
+            "filters": cnn.filters,
+            "num_highway": cnn.n_highway or 0,
+            "activation": cnn.activation,
+            "max_characters": cnn.max_characters_per_token,
+        }
+    model = {
+        "characters": characters,
+        "lstm": {
+            "dim": lstm.dim,
+            "projection_dim": lstm.projection_dim,
+            "num_layers": lstm.n_layers,
+            "cell_clip": lstm.cell_clip,
+            "projection_clip": lstm.proj_clip,
+            "skip_connections": bool(lstm.use_skip_connections),
+        },
+        "softmax": {
+            "kind": "sampled" if options.sample_softmax else "full",
+            "num_negatives": options.n_negative_samples_batch,
+            "tied_to_input": options.share_embedding_softmax,
+        },
+        "dropout": options.dropout,
+        "bidirectional": options.bidirectional,
+    }
+    # A second check, by our own rules (ranges, filters no wider than a word, and so on).
+    return parse_section(ModelConfig, model, source, CheckpointError), options.n_tokens_vocab
+
+
+def options_from_model_config(config: ModelConfig, vocabulary_size: int | None) -> dict[str, Any]:
+    """The published options object of a model."""
+    lstm: LstmConfig = config.lstm
+    options: dict[str, Any] = {
+        "bidirectional": config.bidirectional,
+        "dropout": config.dropout,
+        "lstm": {
+            "dim": lstm.dim,
+            "projection_dim": lstm.projection_dim,
+            "n_layers": lstm.num_layers,
+            "cell_clip": lstm.cell_clip,
+            "proj_clip": lstm.projection_clip,
+            "use_skip_connections": lstm.skip_connections,
+        },
+    }
+    if config.characters is not None:
+        cnn: CharacterConfig = config.characters
+        options["char_cnn"] = {
+            "activation": cnn.activation,
+            "embedding": {"dim": cnn.embedding_dim},
+            "filters": [list(pair) for pair in cnn.filters],
+            "max_characters_per_token": cnn.max_characters,
+            # The shifted number, which every consumer of these files expects.
+            "n_characters": NUM_CHARACTERS + SHIFT,
+            "n_highway": cnn.num_highway,
+        }
+    if vocabulary_size is not None:
+        softmax: SoftmaxConfig = config.softmax
+        options["n_tokens_vocab"] = vocabulary_size
+        options["n_negative_samples_batch"] = softmax.num_negatives
+        options["sample_softmax"] = softmax.kind == "sampled"
+        options["share_embedding_softmax"] = softmax.tied_to_input
+    return options
+
+
+def published_views(model: BiLm) -> dict[str, Tensor]:
+    """Every dataset of the published format, as a view of the parameter that it holds."""
+    views: dict[str, Tensor] = {}
+    encoder = model.encoder
+    if isinstance(encoder, TokenEncoder):
+        views["char_embed"] = encoder.char_embedding
+        for i, (weight, bias) in enumerate(
+            zip(encoder.filter_weights, encoder.filter_biases, strict=True)
+        ):
+            # (count, char_dim, width) -> (1, width, char_dim, count)
+            views[f"CNN/W_cnn_{i}"] = weight.permute(2, 1, 0).unsqueeze(0)
+            views[f"CNN/b_cnn_{i}"] = bias
+        for k, highway in enumerate(cast(Iterable[Highway], encoder.highways)):
+            views[f"CNN_high_{k}/W_carry"] = highway.gate_weight
+            views[f"CNN_high_{k}/b_carry"] = highway.gate_bias
+            views[f"CNN_high_{k}/W_transform"] = highway.transform_weight
+            views[f"CNN_high_{k}/b_transform"] = highway.transform_bias
+        if encoder.projection_weight is not None and encoder.projection_bias is not None:
+            views["CNN_proj/W_proj"] = encoder.projection_weight
+            views["CNN_proj/b_proj"] = encoder.projection_bias
+    else:
+        views["embedding"] = encoder.weight
+    lstms = product(range(model.config.num_directions), range(model.config.lstm.num_layers))
+    for direction, layer in lstms:
+        lstm = model.bilstm.lstm(direction, layer)
+        prefix = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
+        views[f"{prefix}/W_0"] = lstm.weight
+        views[f"{prefix}/B"] = lstm.bias
+        if lstm.projection is not None:
+            views[f"{prefix}/W_P_0"] = lstm.projection
+    if model.softmax is not None:
+        if not model.softmax.is_tied:
+            views["softmax/W"] = model.softmax.weight
+        views["softmax/b"] = model.softmax.bias.squeeze(1)
+    return {name: view.detach() for name, view in views.items()}
+
+
+def published_name(tensorflow_name: str) -> str:
+    """The name in the files for a variable of the original's graph."""
+    name = tensorflow_name.removeprefix("lm/")
+    cell = re.fullmatch(r"(?:RNN_(\d+)/)?rnn/(?:multi_rnn_cell/cell_(\d+)/)?lstm_cell/(.+)", name)
+    if cell is None:
+        return name
+    inner = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}.get(cell[3], cell[3])
+    return f"RNN_{cell[1] or 0}/RNN/MultiRNNCell/Cell{cell[2] or 0}/LSTMCell/{inner}"
+
+
+def empty_model(config: ModelConfig, vocabulary_size: int | None) -> BiLm:
+    """A model whose weights are allocated but not set: the caller fills every one of them."""
+    with torch.device("meta"):
+        model = BiLm(config, vocabulary_size)
+    model = model.to_empty(device="cpu").eval()
+    if config.softmax.tied_to_input and model.softmax is not None:
+        # to_empty has made two of it
+        model.softmax.weight = cast(WordEmbedding, model.encoder).weight
+    return model
+
+
+def load_published(options_json: Path, weights_hdf5: Path) -> BiLm:
+    """Read a biLM from its published files."""
+    tree = read_json(options_json, CheckpointError)
+    config, vocabulary_size = model_config_from_options(tree, str(options_json))
+    try:
+        file = h5py.File(weights_hdf5, "r")
+    except OSError as e:
+        if not weights_hdf5.exists():
+            raise CheckpointError(f"there is no weight file {weights_hdf5}") from None
+        raise CheckpointError(
+            f"{weights_hdf5} is not a whole HDF5 file: {e}; fetch or export it again"
+        ) from None
+    with file:
+        if "softmax" not in file:  # the published weights come without it
+            vocabulary_size = vocabulary_size if config.characters is None else None
+        elif vocabulary_size is None:
+            raise CheckpointError(
+                f"{weights_hdf5} has a softmax, but {options_json} does not say n_tokens_vocab"
+            )
+        if config.characters is None and vocabulary_size is None:
+            raise CheckpointError(
+                f"{options_json} has neither char_cnn nor n_tokens_vocab: the input is unknown"
+            )
+        model = empty_model(config, vocabulary_size)
+        if config.characters is None and "softmax" not in file:
+            model.softmax = None
+        _fill(model, file, weights_hdf5)
+    return model
+
+
+def save_published(model: BiLm, options_json: Path, weights_hdf5: Path) -> None:
+    """Write a biLM as published files, its softmax included if it has one."""
+    vocabulary_size = model.vocabulary_size if model.softmax is not None else None
+    if model.config.characters is None:
+        vocabulary_size = model.vocabulary_size
+    options = options_from_model_config(model.config, vocabulary_size)
+    with atomic_file(weights_hdf5) as temporary, h5py.File(temporary, "w") as file:
+        for name, view in published_views(model).items():
+            file.create_dataset(name, data=view.contiguous().cpu().numpy())
+    write_text(options_json, json.dumps(options, indent=1) + "\n")
+
+
+def _fill(model: BiLm, file: h5py.File, path: Path) -> None:
+    views = published_views(model)
+    found = _datasets(file, path, set(views))
+    missing = sorted(set(views) - set(found))
+    if missing:
+        name = missing[0]
+        raise CheckpointError(
+            f"{path} lacks the dataset {name!r} {tuple(views[name].shape)}"
+            + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
+            + "; do the options belong to these weights?"
+        )
+    for name, view in views.items():
+        _check(found[name], name, tuple(view.shape), path)
+    for name, view in views.items():
+        try:
+            data = found[name][()]
+        except OSError as e:
+            raise CheckpointError(f"{path}: the dataset {name!r} cannot be read: {e}") from None
+        view.copy_(torch.from_numpy(data.astype(np.float32, copy=False)))
+
+
+def _datasets(group: h5py.Group, path: Path, expected: set[str]) -> dict[str, h5py.Dataset]:
+    """All datasets below `group` by name; anything that is not expected is refused unopened."""
+    found: dict[str, h5py.Dataset] = {}
+    pending = [(group, "")]
+    while pending:
+        parent, prefix = pending.pop()
+        for key in parent:
+            name = prefix + key
+            link = parent.get(key, getlink=True)
+            if not isinstance(link, h5py.HardLink):
+                kind = "an external" if isinstance(link, h5py.ExternalLink) else "a soft"
+                raise CheckpointError(f"{path}: {name!r} is {kind} link; links are not followed")
+            is_dataset = parent.get(key, getclass=True) is h5py.Dataset
+            if is_dataset and name in expected:
+                found[name] = parent[key]
+            elif not is_dataset and any(other.startswith(f"{name}/") for other in expected):
+                pending.append((parent[key], f"{name}/"))
+            else:
+                raise CheckpointError(
+                    f"{path} has {name!r}, which a model of these options does not have; "
+                    "do the options belong to these weights?"
+                )
+    return found
+
+
+def _check(dataset: h5py.Dataset, name: str, shape: tuple[int, ...], path: Path) -> None:
+    if dataset.shape != shape:
+        raise CheckpointError(
+            f"{path}: the dataset {name!r} has the shape {dataset.shape}; "
+            f"by the options it must be {shape}"
+        )
+    if dataset.dtype.kind != "f" or dataset.dtype.itemsize != 4:
+        raise CheckpointError(
+            f"{path}: the dataset {name!r} {shape} is of type {dataset.dtype}; it must be float32"
+        )
+    properties = dataset.id.get_create_plist()
+    filters = {properties.get_filter(i)[0] for i in range(properties.get_nfilters())}
+    if dataset.is_virtual or dataset.external or not filters <= _BUILT_IN_FILTERS:
+        raise CheckpointError(
+            f"{path}: the dataset {name!r} {shape} keeps its data in another file or behind a "
+            "filter that is not built in; neither is read"
+        )
