@@ -34,7 +34,7 @@ class BiLm(nn.Module):
         if config.characters is not None:
             self.encoder = TokenEncoder(config.characters, dim)
         elif vocabulary_size is not None:
-            self.encoder = WordEmbedding(vocabulary_size, dim)
+            self.encoder = WordEmbedding(vocabulary_size, dim, config.softmax.kind == "sampled")
         else:
             raise ValueError("a model of word ids needs the size of its vocabulary")
         self.bilstm = BiLstm(config.lstm, config.num_directions, config.dropout)

@@ -1,4 +1,4 @@
-"""`python -m bilm.parity FILE.npz`: our model against figures of the original implementation.
+"""`python -m bilm.parity FILE.npz ...`: our model against figures of the original implementation.
 
 Three kinds of file, told apart by what they hold:
 - a training trace (weights before, batches, losses, gradient norms, weights and states after) is
@@ -160,54 +160,47 @@ def _trace_batch(arrays: Arrays, step: int, num_directions: int) -> tuple[Tensor
 
 
 def _compare_embeddings(model: BiLm, arrays: Arrays) -> Differences:
-    weights, gamma = arrays["mix_w"], float(arrays["mix_gamma"])
-    coefficient = float(arrays["l2_coef"])
-    names = ("layers", "mix", "mix with layer norm", "penalty of the mix")
-    differences = dict.fromkeys(names, 0.0)
+    worst: Differences = {}
     state = model.zero_state(int(arrays["batch_size"]))
     for batch in range(sum(name.endswith("/char_ids") for name in arrays)):
-        expected = {
-            key: arrays[f"batch{batch}/{key}"]
-            for key in ("char_ids", "layers", "mask", "mix", "mix_layer_norm", "l2")
-        }
-        ids = expected["char_ids"].astype(np.int64) - SHIFT
-        words, inverse = np.unique(ids.reshape(-1, ids.shape[2]), axis=0, return_inverse=True)
-        lengths = (ids[:, :, 0] == BEGIN_WORD).sum(axis=1)
-        sentences = [
-            row[:length]
-            for row, length in zip(inverse.reshape(ids.shape[:2]), lengths, strict=True)
-        ]
-        # Absent tokens became -1 by the shift back. No sentence points at them, but they must be
-        # ids that the encoder can look up.
-        encodable = torch.from_numpy(np.maximum(words, 0))
-        ours, state = representations(model, encodable, sentences, state)
-        mask = expected["mask"]
+        keys = ("char_ids", "layers", "mask", "mix", "mix_layer_norm", "l2")
+        expected = {key: arrays[f"batch{batch}/{key}"] for key in keys}
+        words, sentences = _sentences(expected["char_ids"])
+        ours, state = representations(model, words, sentences, state)
         layers = np.zeros(expected["layers"].shape, dtype=np.float32)
         for row, array in enumerate(ours):
             layers[row, :, : array.shape[1]] = array
+        mask = torch.from_numpy(expected["mask"])
+        stacked = torch.from_numpy(layers).transpose(0, 1)  # (layers, sentences, words, dim)
         found = {
             "layers": _difference(
-                torch.from_numpy(layers.swapaxes(1, 2)[mask]),
-                expected["layers"].swapaxes(1, 2)[mask],
+                stacked[:, mask], expected["layers"].swapaxes(0, 1)[:, expected["mask"]]
             )
         }
-        stacked = torch.from_numpy(layers).transpose(0, 1)  # (layers, sentences, words, dim)
-        for name, key, norm in (
-            ("mix", "mix", False),
-            ("mix with layer norm", "mix_layer_norm", True),
-        ):
+        for key, layer_norm in (("mix", False), ("mix_layer_norm", True)):
             mix = ScalarMix(
-                len(weights),
-                initial_weights=weights.tolist(),
-                initial_gamma=gamma,
-                layer_norm=norm,
-                penalty=coefficient,
+                len(stacked),
+                initial_weights=arrays["mix_w"].tolist(),
+                initial_gamma=float(arrays["mix_gamma"]),
+                layer_norm=layer_norm,
+                penalty=float(arrays["l2_coef"]),
             )
-            mixed = mix(stacked, torch.from_numpy(mask))
-            found[name] = _difference(mixed[torch.from_numpy(mask)], expected[key][mask])
+            found[key] = _difference(mix(stacked, mask)[mask], expected[key][expected["mask"]])
             found["penalty of the mix"] = _difference(mix.regularization(), expected["l2"][0])
-        differences = {name: max(differences[name], found[name]) for name in names}
-    return differences
+        worst = {name: max(found[name], worst.get(name, 0.0)) for name in found}
+    return worst
+
+
+def _sentences(shifted: npt.NDArray[Any]) -> tuple[Tensor, list[npt.NDArray[np.int64]]]:
+    """Distinct words, and sentences as indices into them, of shifted character ids."""
+    ids = shifted.astype(np.int64) - SHIFT  # (sentences, tokens, characters)
+    words, inverse = np.unique(ids.reshape(-1, ids.shape[2]), axis=0, return_inverse=True)
+    lengths = (ids[:, :, 0] == BEGIN_WORD).sum(axis=1)
+    rows = inverse.reshape(ids.shape[:2])
+    # Absent tokens became -1 by the shift back. No sentence points at them, but they must be ids
+    # that the encoder can look up.
+    encodable = torch.from_numpy(np.maximum(words, 0))
+    return encodable, [row[:length] for row, length in zip(rows, lengths, strict=True)]
 
 
 def _compare_sampled_softmax(arrays: Arrays) -> Differences:
@@ -266,16 +259,23 @@ def _difference(ours: Tensor | None, theirs: Any) -> float:
 
 def main() -> int:
     """Compare our model with figures of the original implementation."""
-    parser = argparse.ArgumentParser(prog="python -m bilm.parity", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("file", type=Path, help="an .npz file of figures")
+    parser = argparse.ArgumentParser(
+        prog="python -m bilm.parity",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", type=Path, nargs="+", help="an .npz file of figures")
     arguments = parser.parse_args()
-    differences = compare(arguments.file)
-    width = max(map(len, differences))
-    for name, difference in differences.items():
-        verdict = "ok" if difference <= TOLERANCE else f"above {TOLERANCE:g}"
-        sys.stdout.write(f"{name:{width}}  {difference:8.1e}  {verdict}\n")
-    return 0 if all(difference <= TOLERANCE for difference in differences.values()) else 1
+    all_met = True
+    for path in arguments.file:
+        differences = compare(path)
+        is_met = all(difference <= TOLERANCE for difference in differences.values())
+        all_met &= is_met
+        sys.stdout.write(f"{path.name}: {'met' if is_met else 'NOT met'}\n")
+        for name, difference in differences.items():
+            verdict = "ok" if difference <= TOLERANCE else f"above {TOLERANCE:g}"
+            sys.stdout.write(f"  {name:<30} {difference:8.1e}  {verdict}\n")
+    return 0 if all_met else 1
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,10 @@ def parse_json(text: str, source: str, error: type[BilmError]) -> Any:
         _refuse_numbers(tree, "the value")
         return tree
     except json.JSONDecodeError as e:
-        line = text.splitlines()[e.lineno - 1] if text.splitlines() else ""
+        keys = re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', text[: e.pos])
+        after = f", after the key {keys[-1]!r}" if keys else ""
         raise error(
-            f"{source} is not valid JSON: {e.msg} at line {e.lineno}, column {e.colno}: "
-            f"{line.strip()[:80]!r}"
+            f"{source} is not valid JSON: {e.msg} at line {e.lineno}, column {e.colno}{after}"
         ) from None
     except RecursionError:
         raise error(f"{source} is nested too deeply") from None

@@ -110,10 +110,14 @@ class TokenEncoder(nn.Module):
 
 
 class WordEmbedding(nn.Module):
-    """Word ids (words,) to word vectors (words, output_dim): the original's other kind of input."""
+    """Word ids (words,) to word vectors (words, output_dim): the original's other kind of input.
 
-    def __init__(self, vocabulary_size: int, output_dim: int) -> None:
+    With `sparse` its gradient has only the rows of the step's words.
+    """
+
+    def __init__(self, vocabulary_size: int, output_dim: int, sparse: bool) -> None:
         super().__init__()
+        self.sparse = sparse
         self.weight = nn.Parameter(torch.empty(vocabulary_size, output_dim))
         self.reset_parameters()
 
@@ -122,4 +126,4 @@ class WordEmbedding(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, word_ids: Tensor) -> Tensor:
-        return F.embedding(word_ids, self.weight)
+        return F.embedding(word_ids, self.weight, sparse=self.sparse)

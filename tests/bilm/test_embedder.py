@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from bilm.embedder import Embedder
+from bilm.model import BiLm
+from bilm.pretrained import PretrainedBiLm
+from bilm.tokenizers import MosesTokenizer
+from bilm.vocabulary import Vocabulary
+from tests.conftest import GOLDEN, shared_file, tiny_model_config
+
+SENTENCES = [
+    line.split() for line in (GOLDEN / "sentences.txt").read_text(encoding="utf-8").splitlines()
+]
+MODES = ("reset", "warm", "carry")
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Embedder:
+    return Embedder.from_published(GOLDEN / "options.json", GOLDEN / "weights.hdf5")
+
+
+def test_carry_is_the_originals_behaviour(embedder: Embedder) -> None:
+    golden = np.load(GOLDEN / "embeddings.npz")
+    embedder.reset_state()
+    ours = embedder.embed(SENTENCES, state="carry", batch_size=4)
+    for i, array in enumerate(ours):
+        expected = golden[f"batch{i // 4}/layers"][i % 4, :, : len(SENTENCES[i])]
+        np.testing.assert_allclose(array, expected, atol=1e-5)
+
+
+def test_carry_goes_on_from_call_to_call(embedder: Embedder) -> None:
+    embedder.reset_state()
+    at_once = embedder.embed(SENTENCES, state="carry", batch_size=4)
+    embedder.reset_state()
+    parts = [embedder.embed(SENTENCES[i : i + 4], "carry", 4) for i in range(0, 12, 4)]
+    for one, other in zip(at_once, [a for part in parts for a in part], strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(ValueError, match="4 rows are being carried"):
+        embedder.embed(SENTENCES, state="carry", batch_size=5)
+    # Fewer sentences than rows: the other rows keep what they remember.
+    embedder.reset_state()
+    embedder.embed(SENTENCES[:4], "carry", 4)
+    embedder.embed(SENTENCES[4:5], "carry", 4)
+    (third,) = embedder.embed([["x"]] * 3, "carry", 4)[2:]
+    embedder.reset_state()
+    embedder.embed(SENTENCES[:4], "carry", 4)
+    (alone,) = embedder.embed([["x"]] * 3, "carry", 4)[2:]
+    np.testing.assert_allclose(third, alone, atol=1e-6)
+
+
+@pytest.mark.parametrize("state", ["reset", "warm"])
+def test_a_sentence_has_the_same_vectors_whatever_stands_beside_it(
+    embedder: Embedder, state: Any
+) -> None:
+    together = embedder.embed(SENTENCES, state=state, batch_size=5)
+    backwards = embedder.embed(SENTENCES[::-1], state=state, batch_size=7)[::-1]
+    for sentence, one, other in zip(SENTENCES, together, backwards, strict=True):
+        (alone,) = embedder.embed([sentence], state=state)
+        assert one.shape == (3, len(sentence), 32)
+        np.testing.assert_allclose(one, alone, atol=1e-6)
+        np.testing.assert_allclose(one, other, atol=1e-6)
+        np.testing.assert_array_equal(alone, embedder.embed([sentence], state=state)[0])
+
+
+def test_warm_is_the_second_reading(embedder: Embedder) -> None:
+    (warm,) = embedder.embed(SENTENCES[:1], state="warm")
+    embedder.reset_state()
+    first, second = embedder.embed(SENTENCES[:1] * 2, state="carry", batch_size=1)
+    np.testing.assert_allclose(warm, second, atol=1e-6)
+    (cold,) = embedder.embed(SENTENCES[:1], state="reset")
+    np.testing.assert_allclose(first, cold, atol=1e-6)
+    assert abs(warm - cold)[1:].max() > 1e-2
+    np.testing.assert_array_equal(warm[0], cold[0])  # the token encoder sees no state
+
+
+def test_layer_0_is_the_token_vector_twice(embedder: Embedder) -> None:
+    for array in embedder.embed(SENTENCES):
+        np.testing.assert_array_equal(array[0, :, :16], array[0, :, 16:])
+
+
+def test_context_matters(embedder: Embedder) -> None:
+    river, money = embedder.embed(SENTENCES[:2])
+    np.testing.assert_allclose(river[0, 2], money[0, 4], atol=1e-6)  # "bank" and "bank"
+    assert abs(river[2, 2] - money[2, 4]).max() > 1e-2
+
+
+@pytest.mark.parametrize("state", MODES)
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        [],
+        [[]],
+        [[], ["a"], []],
+        [["x" * 10_000]],
+        [["😀", "\ud800", "\x00", "", " ", "e\u0301"]],
+        [["<S>", "</S>", "<UNK>"]],
+        [("a", "tuple")],
+        [["w"] * 500],
+    ],
+)
+def test_odd_input_does_not_crash(embedder: Embedder, sentences: Any, state: Any) -> None:
+    embedder.reset_state()
+    arrays = embedder.embed(sentences, state=state)
+    assert [a.shape for a in arrays] == [(3, len(s), 32) for s in sentences]
+    assert all(np.isfinite(a).all() and a.dtype == np.float32 for a in arrays)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"sentences": "one sentence"}, TypeError, "pass .sentence."),
+        ({"sentences": ["raw text"]}, ValueError, "pass lists of words"),
+        ({"sentences": [["a", 3]]}, TypeError, "sentence 0 has 3"),
+        ({"sentences": [["a"]], "state": "fresh"}, ValueError, "state is 'fresh'"),
+        ({"sentences": [["a"]], "batch_size": 0}, ValueError, "batch_size is 0"),
+    ],
+)
+def test_bad_calls(
+    embedder: Embedder, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        embedder.embed(**arguments)
+
+
+def test_raw_strings_where_the_tokeniser_is_known(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = BiLm(tiny_model_config(), None)
+    PretrainedBiLm(model, None, MosesTokenizer()).save_pretrained(tmp_path / "model")
+    embedder = Embedder.from_pretrained(tmp_path / "model")
+    raw, words = embedder.embed(["It's raining.", ["It", "'s", "raining", "."]])
+    np.testing.assert_allclose(raw, words, atol=1e-6)
+
+
+def test_word_ids_and_one_direction() -> None:
+    torch.manual_seed(0)
+    vocabulary = Vocabulary.read(GOLDEN / "vocab.txt")
+    model = BiLm(tiny_model_config(characters=None, bidirectional=False), len(vocabulary))
+    embedder = Embedder(PretrainedBiLm(model, vocabulary))
+    known, unknown, other = embedder.embed([["the"], ["zzz"], ["yyy"]])
+    assert known.shape == (3, 1, 6) == (embedder.num_layers, 1, embedder.dim)
+    np.testing.assert_array_equal(unknown, other)
+    assert abs(known - unknown).max() > 1e-3
+    with pytest.raises(ValueError, match="vocabulary file is needed"):
+        Embedder(PretrainedBiLm(model))
+
+
+@pytest.mark.parametrize(
+    ("name", "sentences_file", "weights_dir"),
+    [
+        ("bilm-tf", "lm_embeddings_sentences.json", "bilm-tf/tests/fixtures/model"),
+        ("allennlp", "sentences.json", "allennlp/test_fixtures/elmo"),
+    ],
+)
+def test_published_fixtures(name: str, sentences_file: str, weights_dir: str) -> None:
+    """Tiny published models and what TensorFlow made of them: the top layer, state carried."""
+    directory = shared_file("published_fixtures", *weights_dir.split("/"))
+    columns = json.loads((directory / sentences_file).read_text(encoding="utf-8"))
+    embedder = Embedder.from_published(directory / "options.json", directory / "lm_weights.hdf5")
+    skip = embedder.pretrained.model.config.lstm.skip_connections
+    assert skip == (name == "allennlp")
+    rows = len(columns)
+    sentences = [column[i].split() for i in range(len(columns[0])) for column in columns]
+    ours = embedder.embed(sentences, state="carry", batch_size=rows)
+    worst, compared = 0.0, 0
+    for row in range(rows):
+        with h5py.File(directory / f"lm_embeddings_{row}.hdf5") as file:
+            for i in range(len(columns[0])):
+                forward, backward = file[str(i)][()]  # (tokens, 16) each
+                top = ours[i * rows + row][-1]
+                worst = max(worst, abs(top - np.concatenate([forward, backward], axis=1)).max())
+                compared += top.size
+    assert compared > 10_000
+    assert worst < 1e-5

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from bilm.config import OptimizerConfig
+from bilm.optimizer import build_optimizer, clip_gradients
+
+
+def parameters() -> tuple[nn.Parameter, nn.Parameter]:
+    dense, table = nn.Parameter(torch.zeros(3, 4)), nn.Parameter(torch.zeros(6, 2))
+    dense.grad = torch.full((3, 4), 2.0)
+    # Row 4 stands twice: its sum counts, not its parts.
+    table.grad = torch.sparse_coo_tensor([[1, 4, 4]], [[3.0, 0.0], [1.0, 1.0], [2.0, -5.0]], (6, 2))
+    return dense, table
+
+
+@pytest.mark.parametrize("max_norm", [1.0, 5.0, 1000.0, None])
+def test_one_norm_over_dense_and_sparse(max_norm: float | None) -> None:
+    dense, table = parameters()
+    assert table.grad is not None
+    flat = torch.cat([dense.grad.flatten(), table.grad.to_dense().flatten()])  # type: ignore[union-attr]
+    norm = clip_gradients([dense, table], max_norm)
+    assert norm.item() == pytest.approx(flat.norm().item())
+    scale = min(1.0, max_norm / flat.norm().item()) if max_norm else 1.0
+    assert table.grad.is_sparse
+    clipped = torch.cat([dense.grad.flatten(), table.grad.to_dense().flatten()])  # type: ignore[union-attr]
+    torch.testing.assert_close(clipped, flat * scale)
+
+
+def test_zero_gradients_stay_zero() -> None:
+    weight = nn.Parameter(torch.zeros(2))
+    weight.grad = torch.zeros(2)
+    assert clip_gradients([weight, nn.Parameter(torch.zeros(1))], 10.0).item() == 0.0
+    assert weight.grad.tolist() == [0.0, 0.0]
+
+
+def test_adagrad_as_published() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(0.5)
+    optimizer = build_optimizer(OptimizerConfig(), model)
+    model.weight.grad = torch.full((1, 1), 3.0)
+    optimizer.step()
+    assert model.weight.item() == pytest.approx(0.5 - 0.2 * 3.0 / (1.0 + 9.0) ** 0.5, abs=1e-7)
