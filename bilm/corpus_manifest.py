@@ -92,12 +92,7 @@ class Manifest(_Record):
     vocabulary_size: Annotated[int, Field(ge=len(SPECIAL_WORDS), le=(1 << 31) - 1)]
     num_types: Annotated[int, Field(ge=len(SPECIAL_WORDS), le=(1 << 31) - 1)]
     splits: dict[SplitName, SplitInfo]
-
-    @property
-    def fingerprint(self) -> str:
-        """The sha256 of the content, whatever its white space and order of keys."""
-        text = json.dumps(self.model_dump(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+    fingerprint: Digest
 
 
 def shard_name(split: str, index: int) -> str:
@@ -109,6 +104,13 @@ def file_names(tokenizer: dict[str, Any]) -> set[str]:
     """The files that stand beside the shards."""
     model = {SENTENCEPIECE_FILE} if tokenizer.get("name") == "sentencepiece" else set()
     return {VOCABULARY_FILE, *LEXICON_FILES, *model}
+
+
+def fingerprint_of(content: dict[str, Any]) -> str:
+    """The sha256 of all fields but `fingerprint`, whatever their white space and order."""
+    rest = {key: value for key, value in content.items() if key != "fingerprint"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -128,6 +130,8 @@ def read_manifest(path: Path) -> Manifest:
         first = e.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise _broken(path, place, f"{first['msg']} (it is {first['input']!r:.80})") from None
+    if manifest.fingerprint != fingerprint_of(content):
+        raise _broken(path, "fingerprint", "the file was damaged or edited, it must be as written")
     _check(manifest, path)
     return manifest
 
