@@ -53,7 +53,7 @@ from bilm.corpus_manifest import (
 from bilm.errors import CorpusError
 from bilm.lexicon import OFFSETS_FILE, Lexicon, write_lexicon
 from bilm.mapped_file import Bytes, map_file, npy_bytes, sha256
-from bilm.tokenizers import Tokenizer, load_tokenizer
+from bilm.tokenizers import SENTENCEPIECE_FILE, Tokenizer, load_tokenizer
 from bilm.vocabulary import UNKNOWN_ID, Vocabulary
 
 __all__ = ["Corpus", "Lexicon", "SplitInfo", "SplitWriter", "write_lexicon", "write_manifest"]
@@ -319,6 +319,8 @@ class Corpus:
 
     def tokenizer(self) -> Tokenizer:
         """The tokeniser that made the words from raw text."""
+        if SENTENCEPIECE_FILE in self._files:
+            self.verify_file(SENTENCEPIECE_FILE)
         return load_tokenizer(self.manifest.tokenizer, self.path)
 
     def split(self, name: str) -> SplitInfo:

@@ -119,7 +119,9 @@ def read_manifest(path: Path) -> Manifest:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CorpusError(f"{path} is not the manifest of a corpus: it must say format {FORMAT!r}")
     version = content.get("version")
-    if type(version) is int and version > VERSION:
+    if type(version) is not int or version < 1:
+        raise _broken(path, "version", f"{version!r:.80} is not a whole number from 1 on")
+    if version > VERSION:
         raise CorpusError(
             f"{path} has version {version}; this bilm reads up to version {VERSION}: "
             "install a newer bilm, or build the corpus anew with this one"

@@ -12,6 +12,7 @@ import hashlib
 import io
 import mmap
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,13 @@ Bytes = npt.NDArray[np.uint8]
 
 _HASH_STEP = 1 << 24
 _MAX_NPY_HEADER = 4096
+# numpy's own parser evaluates the header as Python and stumbles in many ways over a damaged one.
+_NPY_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00(?P<size>..)"
+    rb"\{'descr': '(?P<dtype>[<>|][a-zA-Z]\d*)', 'fortran_order': False, "
+    rb"'shape': \((?P<length>\d{1,18}),\), \} *\n",
+    re.DOTALL,
+)
 
 
 def map_file(path: Path, num_bytes: int) -> Bytes:
@@ -74,17 +82,13 @@ def npy_bytes(array: npt.NDArray[Any]) -> bytes:
 
 def npy_array(data: Bytes, dtype: str, length: int, path: Path) -> npt.NDArray[Any]:
     """The one-dimensional array in the mapped `.npy` file `path`, without copying it."""
-    header = io.BytesIO(data[:_MAX_NPY_HEADER].tobytes())
-    try:
-        if np.lib.format.read_magic(header) != (1, 0):
-            raise ValueError("its version is not 1.0")
-        shape, _, found = np.lib.format.read_array_header_1_0(header)
-    except ValueError as e:
-        raise CorpusError(f"{path} is not an .npy file: {e}; build the corpus anew") from None
-    start = header.tell()
-    if shape != (length,) or found != np.dtype(dtype):
+    header = _NPY_HEADER.match(data[:_MAX_NPY_HEADER].tobytes())
+    if header is None or int.from_bytes(header["size"], "little") != header.end() - 10:
+        raise CorpusError(f"{path} is not an .npy file of one dimension: build the corpus anew")
+    found, start = f"{header['dtype'].decode()} ({header['length'].decode()},)", header.end()
+    if found != f"{dtype} ({length},)":
         raise CorpusError(
-            f"{path} holds {found} {shape}; {dtype} ({length},) is expected: build the corpus anew"
+            f"{path} holds {found}; {dtype} ({length},) is expected: build the corpus anew"
         )
     if len(data) != start + length * np.dtype(dtype).itemsize:
         raise CorpusError(
