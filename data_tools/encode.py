@@ -10,6 +10,7 @@ Cost: about 4 M words a second and core for `whitespace`, 0.2 M for `moses`.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import multiprocessing
 import os
 import resource
@@ -129,8 +130,7 @@ class Encoder:
                 continue
             split = chunk.file.split or (HELDOUT if self._is_heldout(line) else TRAIN)
             self._add_line(line, parts[split])
-        ids_by_word: defaultdict[str, int] = defaultdict()
-        ids_by_word.default_factory = ids_by_word.__len__
+        ids_by_word: defaultdict[str, int] = defaultdict(itertools.count().__next__)
         splits = {split: part.as_ids(ids_by_word) for split, part in parts.items()}
         types = list(ids_by_word)
         self._check_types(ids_by_word, chunk, lines)
