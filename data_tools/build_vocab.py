@@ -7,7 +7,6 @@ sentencepiece `vocab.model`, which `build_shards` needs.
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -53,13 +52,19 @@ def build_vocab(options: BuildOptions) -> None:
             raise CorpusError("the input holds no words to train on")
         order = FinalOrder(counter, None)
         size = order.vocabulary_size(options.max_vocab, options.min_count)
+        model = None
         if options.tokenizer == "sentencepiece":
+            model = (Path(directory) / SENTENCEPIECE_FILE).read_bytes()
+    try:
+        if model is not None:
             with atomic_file(model_file) as temporary:
-                shutil.copyfile(Path(directory) / SENTENCEPIECE_FILE, temporary)
-    with atomic_file(counts_file) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        for word, count in zip(order.types[:size], order.counts.tolist(), strict=False):
-            file.write(f"{word}\t{count}\n")
-    Vocabulary(order.types[:size]).write(output)
+                temporary.write_bytes(model)
+        with atomic_file(counts_file) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            for word, count in zip(order.types[:size], order.counts[:size].tolist(), strict=True):
+                file.write(f"{word}\t{count}\n")
+        Vocabulary(order.types[:size]).write(output)
+    except OSError as e:
+        raise CorpusError(f"cannot write {output}: {e.strerror}") from None
     words = int(order.counts.sum())
     unknown = int(order.counts[size:].sum()) + int(order.counts[2])
     seconds = time.monotonic() - start

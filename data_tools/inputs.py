@@ -108,6 +108,8 @@ def find_inputs(patterns: Sequence[str], file_format: Format | None, flag: str) 
     paths: dict[Path, None] = {}
     for pattern in patterns:
         matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute ones too
+        if not matches and Path(pattern).exists():
+            matches = [pattern]  # a name that happens to hold brackets
         if not matches and not glob.has_magic(pattern):
             raise CorpusError(f"{flag} {pattern}: there is no such file")
         if not matches:
