@@ -4,7 +4,7 @@ The file may come from anywhere, so every field has its type and its range, the 
 and blocks must lie inside their shard, aligned and apart from each other. Who holds a checked
 `Manifest` can slice the shards without looking again.
 
-Cost: about a microsecond and 40 bytes of JSON a block of some 8,000 words.
+Cost: about 3 microseconds and 30 bytes of JSON a block of some 8,000 words.
 """
 
 from __future__ import annotations

@@ -378,9 +378,9 @@ def test_an_error_surfaces_at_its_step(
 ) -> None:
     monkeypatch.setattr(row_layout, "_CHUNK_PREDICTIONS", 1)  # a step at a time
     corpus = write_corpus(tmp_path / "c", {"train": numbered([5] * 9)}, block_words=5)
-    corpus.verify()
+    corpus.verify()  # hence the shard is not hashed again, and the damage is met when decoding
     damage_word(corpus, 4)  # predictions 24 to 29, of a row that reads six a step
-    stream = BatchStream(corpus, "train", rows=1, unroll=6, shuffle=False, verified=True)
+    stream = BatchStream(corpus, "train", rows=1, unroll=6, shuffle=False)
     batches = stream.read(0, workers=workers)
     assert [next(batches).step for _ in range(4)] == [0, 1, 2, 3]
     with pytest.raises(CorpusError, match=r"train-00000\.tar, block 4 of train: word ids"):
@@ -397,6 +397,9 @@ def test_a_damaged_shard_is_refused_before_its_first_use(tmp_path: Path) -> None
     stream = BatchStream(Corpus.open(corpus.path), "train", rows=1, unroll=6)
     with pytest.raises(CorpusError, match=r"train-00000\.tar is damaged"):
         stream.batch(0)
+    # Who says that the corpus has been verified is believed.
+    trusting = BatchStream(Corpus.open(corpus.path), "train", rows=1, unroll=6, verified=True)
+    assert trusting.batch(0).num_predictions == 6
 
 
 def test_a_damaged_lexicon_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -147,6 +148,26 @@ def test_webdataset_reads_the_same_arrays(corpus: Corpus) -> None:
             array = np.load(io.BytesIO(sample[name]), allow_pickle=False)
             assert array.dtype == np.int32
             assert np.array_equal(array, mine)
+
+
+def test_the_snippets_of_the_documentation_run(corpus: Corpus) -> None:
+    pytest.importorskip("webdataset")
+    text = (Path(__file__).parents[2] / "docs" / "corpus.md").read_text(encoding="utf-8")
+    batches, samples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+    def run(snippet: str) -> list[str]:
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        return subprocess.run(
+            [sys.executable, "-c", snippet],
+            cwd=corpus.path.parent, env=environment, capture_output=True, text=True, check=True,
+        ).stdout.splitlines()  # fmt: skip
+
+    assert [line.split()[0] for line in run(batches)] == ["0", "1", "2"]
+    expected = []
+    for index in range(3):
+        ids, lengths = corpus.block("train", index)
+        expected.append(f"{index:08d} {ids.tolist()} {lengths.tolist()}")
+    assert run(samples) == expected
 
 
 def test_a_corpus_without_sentences(tmp_path: Path) -> None:
