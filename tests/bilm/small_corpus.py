@@ -1,0 +1,52 @@
+"""Small corpora for the tests of the corpus and of the batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bilm.characters import SPECIAL_WORDS
+from bilm.corpus import Corpus, SplitWriter, write_lexicon, write_manifest
+
+WHITESPACE = {"name": "whitespace", "lowercase": False}
+
+
+def write_corpus(
+    directory: Path,
+    splits: dict[str, Sequence[Sequence[str]]],
+    vocabulary: Sequence[str] | None = None,
+    shard_words: int = 1_000_000,
+    block_words: int = 8192,
+) -> Corpus:
+    """Write sentences of words as a corpus; the vocabulary holds all words unless it is given."""
+    counts = Counter(word for sentences in splits.values() for s in sentences for word in s)
+    known = list(SPECIAL_WORDS) + sorted(set(counts) - set(SPECIAL_WORDS))
+    known = list(vocabulary) if vocabulary is not None else known
+    types = known + sorted(set(counts) - set(known), key=lambda word: (-counts[word], word))
+    ids = {word: i for i, word in enumerate(types)}
+    directory.mkdir(exist_ok=True)
+    (directory / "vocab.txt").write_text("".join(f"{word}\n" for word in known), encoding="utf-8")
+    write_lexicon(
+        directory,
+        (word.encode() for word in types),
+        np.array([counts[word] for word in types], dtype=np.int64),
+    )
+    infos = {}
+    for split, sentences in splits.items():
+        writer = SplitWriter(directory, split, shard_words, block_words)
+        writer.add(
+            np.array([ids[word] for s in sentences for word in s], dtype=np.int32),
+            np.array([len(s) for s in sentences], dtype=np.int32),
+        )
+        infos[split] = writer.close()
+    write_manifest(
+        directory,
+        tokenizer=WHITESPACE,
+        options={"seed": 0},
+        vocabulary_size=len(known),
+        splits=infos,
+    )
+    return Corpus.open(directory)
