@@ -11,26 +11,20 @@ configuration is refused in well under a second.
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from bilm.errors import BilmError, ConfigError, run_command
+from bilm.errors import ConfigError, run_command
+from bilm.sections import Section, parse_section
 from bilm.strict_json import parse_json, read_json
 
 PositiveInt = Annotated[int, Field(ge=1)]
-AnySection = TypeVar("AnySection", bound=BaseModel)
-
-
-class Section(BaseModel):
-    """A part of the configuration: strict, closed, immutable."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class CharacterConfig(Section):
@@ -148,19 +142,72 @@ class DataConfig(Section):
     unroll_steps: PositiveInt = Field(
         20, description="words per row and step; gradients stop at its border, states do not"
     )
+    num_workers: Annotated[int, Field(ge=0, le=64)] = Field(
+        1, description="threads per rank that prepare batches ahead; 0 for none"
+    )
 
 
 class OptimizerConfig(Section):
     """How a gradient becomes a step."""
 
-    name: Literal["adagrad"] = Field("adagrad", description="the published optimiser")
+    name: Literal["adagrad", "adam", "adamw"] = Field(
+        "adagrad", description="adagrad is the published one; the others need softmax.kind full"
+    )
     learning_rate: Annotated[float, Field(gt=0)] = Field(
-        0.2, description="not scaled by the number of ranks"
+        0.2, description="the highest of the schedule; not scaled by the number of ranks"
     )
     initial_accumulator: Annotated[float, Field(ge=0)] = Field(
         1.0, description="what Adagrad's sum of squares starts from"
     )
-    epsilon: Annotated[float, Field(ge=0)] = Field(0.0, description="added to the root of that sum")
+    epsilon: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="added to the root of that sum (Adam wants 1e-8 or so)"
+    )
+    betas: tuple[Decay, Decay] = Field((0.9, 0.999), description="the two decays of Adam")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="for adamw")
+    warmup_steps: Annotated[int, Field(ge=0)] = Field(
+        0, description="steps over which the learning rate rises from 0, linearly"
+    )
+    decay: Literal["none", "linear", "cosine", "inverse_sqrt"] = Field(
+        "none", description="how it falls afterwards; linear and cosine reach 0 at the last step"
+    )
+
+    @model_validator(mode="after")
+    def _adam_divides_by_no_zero(self) -> OptimizerConfig:
+        if self.name != "adagrad" and self.epsilon == 0:
+            raise ValueError(f"epsilon is 0, by which {self.name} may divide; set it to 1e-8")
+        if self.name != "adamw" and self.weight_decay:
+            raise ValueError(f"weight_decay is {self.weight_decay}, but only adamw has it")
+        return self
+
+
+class EvaluationConfig(Section):
+    """Held-out perplexity while training, by the full softmax."""
+
+    every_steps: PositiveInt | None = Field(
+        None, description="optimiser steps between evaluations; null for once an epoch"
+    )
+    rows: PositiveInt = Field(
+        32, description="rows that the held-out text is cut into; ranks share them equally"
+    )
+    patience: PositiveInt | None = Field(
+        None, description="stop after so many evaluations without a better one; null for never"
+    )
+
+
+class CheckpointConfig(Section):
+    """What a killed run goes on from."""
+
+    every_steps: PositiveInt = Field(1000, description="optimiser steps between checkpoints")
+    keep_last: PositiveInt = Field(2, description="kept besides the best one")
+
+
+class LogConfig(Section):
+    """What is written down, and how often."""
+
+    every_steps: PositiveInt = Field(100, description="steps that a line of metrics.jsonl sums up")
+    histograms_every_steps: PositiveInt | None = Field(
+        5000, description="steps between histograms and update ratios; null for never"
+    )
 
 
 class TrainConfig(Section):
@@ -170,14 +217,31 @@ class TrainConfig(Section):
         description="where the run keeps its checkpoints, metrics and exported model"
     )
     num_epochs: PositiveInt = Field(10, description="times that every word is read")
+    max_steps: PositiveInt | None = Field(
+        None, description="stop after so many optimiser steps; null for all epochs"
+    )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
         0, description="decides weights, order of reading, negatives and dropout"
+    )
+    init_from: Annotated[str, Field(min_length=1)] | None = Field(
+        None,
+        description="start from the weights of a run, a model directory, or a directory with "
+        "options.json and weights.hdf5; words that both vocabularies have keep their softmax rows",
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="type of the products; weights, cells and sums stay float32"
     )
     optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig())
     max_gradient_norm: Annotated[float, Field(gt=0)] | None = Field(
         10.0,
         description="one norm over all gradients, softmax rows included; larger ones are scaled "
         "down to it; null for no clipping",
+    )
+    evaluation: EvaluationConfig = Field(default_factory=lambda: EvaluationConfig())
+    checkpoints: CheckpointConfig = Field(default_factory=lambda: CheckpointConfig())
+    log: LogConfig = Field(default_factory=lambda: LogConfig())
+    timeout_seconds: Annotated[int, Field(ge=10)] = Field(
+        1800, description="how long ranks wait for one another before the run ends with an error"
     )
 
 
@@ -190,17 +254,25 @@ class ZeroConfig(BaseModel):
     )
 
 
-class Bf16Config(Section):
-    """Mixed precision in bfloat16."""
-
-    enabled: bool = Field(description="compute in bfloat16, keep weights in float32")
-
-
 JsonObject = dict[str, JsonValue]
 
 
 class DeepSpeedConfig(Section):
     """What is handed to DeepSpeed. Its top-level keys are listed here, since it accepts typos."""
+
+    # What users of DeepSpeed will reach for, and why it is not here.
+    refused_keys: ClassVar[dict[str, str]] = {
+        "train_micro_batch_size_per_gpu": "it follows from train_batch_size, "
+        "gradient_accumulation_steps and the number of ranks",
+        "gradient_clipping": "it misses sparse gradients; set train.max_gradient_norm",
+        "optimizer": "set train.optimizer",
+        "scheduler": "set train.optimizer",
+        "sparse_gradients": "DeepSpeed sees sparse gradients by itself",
+        "fp16": "it does not reach sparse gradients; set train.precision to 'bfloat16'",
+        "bf16": "it would keep the weights in bfloat16 too; set train.precision to 'bfloat16'",
+        "amp": "set train.precision to 'bfloat16'",
+        "tensorboard": "every run writes TensorBoard events by itself",
+    }
 
     train_batch_size: PositiveInt = Field(
         description="rows of the global batch, over all ranks; each rank takes an equal part"
@@ -209,7 +281,6 @@ class DeepSpeedConfig(Section):
         1, description="parts in which a rank computes its rows before one optimiser step"
     )
     zero_optimization: ZeroConfig = Field(default_factory=lambda: ZeroConfig())
-    bf16: Bf16Config | None = Field(None, description="mixed precision; null for float32")
     communication_data_type: Literal["fp32", "bf16"] | None = Field(
         None, description="type in which gradients are sent; null for their own"
     )
@@ -246,21 +317,13 @@ class Config(Section):
                 "gradients, which ZeRO stages 1 to 3 refuse; set the stage to 0, or "
                 "model.softmax.kind to 'full'"
             )
+        name = self.train.optimizer.name
+        if name != "adagrad" and self.model.softmax.kind == "sampled":
+            raise ValueError(
+                f"train.optimizer.name is {name!r}, which has no sparse form, but the sampled "
+                "softmax has sparse gradients; set it to 'adagrad', or model.softmax.kind to 'full'"
+            )
         return self
-
-
-# What users of DeepSpeed will reach for, and why it is not here.
-REFUSED_DEEPSPEED_KEYS = {
-    "train_micro_batch_size_per_gpu": "it follows from train_batch_size, "
-    "gradient_accumulation_steps and the number of ranks",
-    "gradient_clipping": "DeepSpeed does not clip sparse gradients; set train.max_gradient_norm",
-    "optimizer": "set train.optimizer",
-    "scheduler": "set train.optimizer",
-    "sparse_gradients": "DeepSpeed sees sparse gradients by itself",
-    "fp16": "its loss scaling does not reach sparse gradients; use bf16",
-    "amp": "use bf16",
-    "tensorboard": "every run writes TensorBoard events by itself",
-}
 
 
 def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
@@ -271,24 +334,6 @@ def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     for override in overrides:
         _apply_override(tree, override)
     return parse_section(Config, tree, str(path))
-
-
-def parse_section(
-    section: type[AnySection], tree: Any, source: str, error: type[BilmError] = ConfigError
-) -> AnySection:
-    """Check `tree` (parsed JSON) against `section`; all that is wrong goes into one error."""
-    try:
-        # By way of JSON text, where strict mode knows that an array may be a tuple.
-        return section.model_validate_json(json.dumps(tree))
-    except ValidationError as e:
-        lines = sorted({_describe(section, p) for p in e.errors() if not _is_echo(p)})
-        count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
-        raise error("\n  ".join([f"{source}: {count}", *lines])) from None
-
-
-def _is_echo(problem: Any) -> bool:
-    """An array is also called too short when its only items were refused, each with its reason."""
-    return problem["type"] == "too_short" and bool(problem["input"])
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:
@@ -314,67 +359,6 @@ def _override_value(text: str, override: str) -> Any:
     except (json.JSONDecodeError, RecursionError):
         return text
     return parse_json(text, f"the override {override!r}", ConfigError)
-
-
-def _describe(section: type[BaseModel], error: Any) -> str:
-    location = error["loc"]
-    path = _json_path(location)
-    kind, message = error["type"], error["msg"]
-    if kind == "missing":
-        return f"{path}: is missing"
-    if kind == "extra_forbidden":
-        return f"{path}: is not a known key{_hint(section, location)}"
-    if kind == "value_error":
-        reason = str(error["ctx"]["error"])
-        return f"{path}: {reason}" if path else reason
-    given = json.dumps(error["input"], ensure_ascii=False)
-    given = given if len(given) <= 60 else given[:57] + "..."
-    return f"{path}: {message[0].lower()}{message[1:]}, not {given}"
-
-
-def _json_path(location: Iterable[int | str]) -> str:
-    path = ""
-    for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
-    return path
-
-
-def _hint(root: type[BaseModel], location: Sequence[int | str]) -> str:
-    """For an unknown key: why it is refused, the nearest key here, or its home elsewhere."""
-    key = str(location[-1])
-    if location[0] == "deepspeed" and key in REFUSED_DEEPSPEED_KEYS:
-        return f" here: {REFUSED_DEEPSPEED_KEYS[key]}"
-    section: type[BaseModel] = root
-    for part in location[:-1]:
-        section = section_of(section.model_fields[str(part)].annotation) or section
-    near = difflib.get_close_matches(key, section.model_fields, n=1, cutoff=0.6)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    homes = {name: path for path, name in _leaves(root)}
-    elsewhere = difflib.get_close_matches(key, homes, n=1, cutoff=0.8)
-    if elsewhere:
-        return f"; did you mean {homes[elsewhere[0]]!r}?"
-    return f"; known keys here: {', '.join(section.model_fields)}"
-
-
-def section_of(annotation: Any) -> type[BaseModel] | None:
-    """The section that an annotation such as `Section | None` holds, if any."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    if get_origin(annotation) in (dict, list, tuple):
-        return None
-    for part in get_args(annotation):
-        if (found := section_of(part)) is not None:
-            return found
-    return None
-
-
-def _leaves(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, field in section.model_fields.items():
-        yield prefix + name, name
-        inner = section_of(field.annotation)
-        if inner is not None:
-            yield from _leaves(inner, f"{prefix}{name}.")
 
 
 def main() -> int:

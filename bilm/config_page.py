@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 
-from bilm.config import REFUSED_DEEPSPEED_KEYS, Config, section_of
+from bilm.config import Config, DeepSpeedConfig
+from bilm.sections import section_of
 
 
 def config_table() -> str:
@@ -29,7 +30,7 @@ def config_table() -> str:
         lines += ["", f"## `{name}`", "", (section.__doc__ or "").strip(), ""]
         lines += ["| key | type | default | meaning |", "|---|---|---|---|", *_rows(section, name)]
     lines += ["", "## Keys of DeepSpeed that are refused", "", "| key | why |", "|---|---|"]
-    lines += [f"| `{key}` | {why} |" for key, why in REFUSED_DEEPSPEED_KEYS.items()]
+    lines += [f"| `{key}` | {why} |" for key, why in DeepSpeedConfig.refused_keys.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -71,7 +72,9 @@ def _annotation_name(annotation: Any) -> str:
     if section_of(annotation) is annotation or get_origin(annotation) is dict:
         return "object"
     if get_origin(annotation) is tuple:
-        return "array of [width, count]"
+        parts = get_args(annotation)
+        inner = _annotation_name(parts[0])
+        return f"array of {inner}" if parts[-1] is ... else f"[{inner}] x {len(parts)}"
     if get_origin(annotation) is not None:  # a union
         return " or ".join(_annotation_name(part) for part in get_args(annotation))
     return {int: "integer", float: "number", str: "string", bool: "boolean"}[annotation]

@@ -18,10 +18,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from bilm.atomic import atomic_directory, write_text
-from bilm.config import ModelConfig, PositiveInt, Section, parse_section
+from bilm.config import ModelConfig, PositiveInt
 from bilm.errors import CheckpointError
 from bilm.model import BiLm
 from bilm.published import empty_model, load_published, save_published
+from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
 from bilm.tokenizers import Tokenizer, load_tokenizer
 from bilm.vocabulary import Vocabulary

@@ -24,16 +24,10 @@ from torch import Tensor
 
 from bilm.atomic import atomic_file, write_text
 from bilm.characters import NUM_CHARACTERS, SHIFT
-from bilm.config import (
-    CharacterConfig,
-    LstmConfig,
-    ModelConfig,
-    Section,
-    SoftmaxConfig,
-    parse_section,
-)
+from bilm.config import CharacterConfig, LstmConfig, ModelConfig, SoftmaxConfig
 from bilm.errors import CheckpointError
 from bilm.model import BiLm
+from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
 from bilm.token_encoder import Highway, TokenEncoder, WordEmbedding
 

@@ -1,0 +1,106 @@
+"""Sections: the strict pydantic models that our JSON files are checked against, and their errors.
+
+All that is wrong with a file is reported in one message, each fault with its path in the JSON, the
+rule and the value, and for a misspelt key the nearest right one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bilm.errors import BilmError, ConfigError
+
+AnySection = TypeVar("AnySection", bound=BaseModel)
+
+
+class Section(BaseModel):
+    """A JSON object: strict, closed, immutable."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    # Keys that one may expect here, and what to do instead.
+    refused_keys: ClassVar[dict[str, str]] = {}
+
+
+def parse_section(
+    section: type[AnySection], tree: Any, source: str, error: type[BilmError] = ConfigError
+) -> AnySection:
+    """Check `tree` (parsed JSON) against `section`; all that is wrong goes into one error."""
+    try:
+        # By way of JSON text, where strict mode knows that an array may be a tuple.
+        return section.model_validate_json(json.dumps(tree))
+    except ValidationError as e:
+        lines = sorted({_describe(section, p) for p in e.errors() if not _is_echo(p)})
+        count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+        raise error("\n  ".join([f"{source}: {count}", *lines])) from None
+
+
+def _is_echo(problem: Any) -> bool:
+    """An array is also called too short when its only items were refused, each with its reason."""
+    return problem["type"] == "too_short" and bool(problem["input"])
+
+
+def _describe(section: type[BaseModel], error: Any) -> str:
+    location = error["loc"]
+    path = _json_path(location)
+    kind, message = error["type"], error["msg"]
+    if kind == "missing":
+        return f"{path}: is missing"
+    if kind == "extra_forbidden":
+        return f"{path}: is not a known key{_hint(section, location)}"
+    if kind == "value_error":
+        reason = str(error["ctx"]["error"])
+        return f"{path}: {reason}" if path else reason
+    given = json.dumps(error["input"], ensure_ascii=False)
+    given = given if len(given) <= 60 else given[:57] + "..."
+    return f"{path}: {message[0].lower()}{message[1:]}, not {given}"
+
+
+def _json_path(location: Iterable[int | str]) -> str:
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
+    return path
+
+
+def _hint(root: type[BaseModel], location: Sequence[int | str]) -> str:
+    """For an unknown key: why it is refused, the nearest key here, or its home elsewhere."""
+    key = str(location[-1])
+    section: type[BaseModel] = root
+    for part in location[:-1]:
+        section = section_of(section.model_fields[str(part)].annotation) or section
+    if issubclass(section, Section) and key in section.refused_keys:
+        return f" here: {section.refused_keys[key]}"
+    near = difflib.get_close_matches(key, section.model_fields, n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    homes = {name: path for path, name in _leaves(root)}
+    elsewhere = difflib.get_close_matches(key, homes, n=1, cutoff=0.8)
+    if elsewhere:
+        return f"; did you mean {homes[elsewhere[0]]!r}?"
+    return f"; known keys here: {', '.join(section.model_fields)}"
+
+
+def section_of(annotation: Any) -> type[BaseModel] | None:
+    """The section that an annotation such as `Section | None` holds, if any."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (dict, list, tuple):
+        return None
+    for part in get_args(annotation):
+        if (found := section_of(part)) is not None:
+            return found
+    return None
+
+
+def _leaves(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, field in section.model_fields.items():
+        yield prefix + name, name
+        inner = section_of(field.annotation)
+        if inner is not None:
+            yield from _leaves(inner, f"{prefix}{name}.")
