@@ -24,6 +24,15 @@ class BiLstmState(NamedTuple):
     cell: Tensor  # (directions, layers, rows, dim)
     hidden: Tensor  # (directions, layers, rows, projection_dim)
 
+    def rows(self, start: int, stop: int) -> BiLstmState:
+        """The state of some of the rows."""
+        return BiLstmState(self.cell[:, :, start:stop], self.hidden[:, :, start:stop])
+
+    @staticmethod
+    def join_rows(states: Sequence[BiLstmState]) -> BiLstmState:
+        """The state of the rows of several states, one after the other."""
+        return BiLstmState(*(torch.cat(parts, dim=2) for parts in zip(*states, strict=True)))
+
     def detach(self) -> BiLstmState:
         """The same state, cut off from the graph: gradients stop here."""
         return BiLstmState(self.cell.detach(), self.hidden.detach())
@@ -74,8 +83,8 @@ class BiLstm(nn.Module):
                 )
                 x = y + x if self.config.skip_connections and layer > 0 else y
                 outputs.append(x)
-                cells.append(cell)
-                hiddens.append(hidden)
+                cells.append(cell.to(state.cell.dtype))  # lower precision is for products alone
+                hiddens.append(hidden.to(state.hidden.dtype))
             all_outputs.append(outputs)
         shape = state.cell.shape[:3]
         return all_outputs, BiLstmState(

@@ -136,8 +136,8 @@ class Embedder:
                     f"batch_size is {batch_size}, but {before.cell.shape[2]} rows are being "
                     "carried; keep the number, or call reset_state() first"
                 )
-            arrays, after = representations(self._model, words, indices, _rows(before, 0, rows))
-            self._carried = _join_rows(after, _rows(before, rows, batch_size))
+            arrays, after = representations(self._model, words, indices, before.rows(0, rows))
+            self._carried = BiLstmState.join_rows([after, before.rows(rows, batch_size)])
             return arrays
         start = self._model.zero_state(rows)
         if state == "warm":
@@ -171,7 +171,7 @@ def representations(
         if model.config.bidirectional:
             inverse[1, row, : len(index)] = index.flip(0)
     with torch.inference_mode():
-        layers, after = model(words, inverse, state, lengths)
+        layers, after = model.layers(words, inverse, state, lengths)
         # by direction: (layers, time, rows, dim)
         stacked = [torch.stack(direction).cpu().numpy() for direction in layers]
     return list(_by_sentence(stacked, lengths.tolist())), after
@@ -189,13 +189,3 @@ def _by_sentence(
 
 def _with_borders(sentence: Sequence[str]) -> list[str]:
     return [BEGIN_SENTENCE_WORD, *sentence, END_SENTENCE_WORD]
-
-
-def _rows(state: BiLstmState, start: int, stop: int) -> BiLstmState:
-    return BiLstmState(state.cell[:, :, start:stop], state.hidden[:, :, start:stop])
-
-
-def _join_rows(first: BiLstmState, second: BiLstmState) -> BiLstmState:
-    return BiLstmState(
-        torch.cat([first.cell, second.cell], dim=2), torch.cat([first.hidden, second.hidden], dim=2)
-    )

@@ -13,11 +13,14 @@ from collections.abc import Callable
 from typing import NoReturn
 
 USER_ERROR_EXIT_CODE = 2
+DIVERGED_EXIT_CODE = 3
 INTERRUPTED_EXIT_CODE = 130
 
 
 class BilmError(Exception):
     """Base of every error that a user can mend."""
+
+    exit_code = USER_ERROR_EXIT_CODE
 
 
 class ConfigError(BilmError):
@@ -36,14 +39,25 @@ class TokenizerError(BilmError):
     """A tokeniser is unknown, missing, or cannot be loaded."""
 
 
+class DivergedError(BilmError):
+    """Training met a loss or gradient that is not a finite number."""
+
+    exit_code = DIVERGED_EXIT_CODE
+
+
+class PeerError(BilmError):
+    """Another rank has failed, and has said why."""
+
+
 def run_command(main: Callable[[], int | None]) -> NoReturn:
     """Run `main` as a command: user errors go to stderr in one message, with exit code 2."""
     try:
         code = main() or 0
         sys.stdout.flush()
     except BilmError as error:
-        print(f"error: {error}", file=sys.stderr)
-        code = USER_ERROR_EXIT_CODE
+        if not isinstance(error, PeerError):
+            print(f"error: {error}", file=sys.stderr)
+        code = error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         code = INTERRUPTED_EXIT_CODE

@@ -49,7 +49,7 @@ class BiLm(nn.Module):
         """The state before the first word."""
         return self.bilstm.zero_state(rows)
 
-    def forward(
+    def layers(
         self,
         words: Tensor,
         inverse: Tensor,
@@ -68,7 +68,7 @@ class BiLm(nn.Module):
         outputs, next_state = self.bilstm(inputs, state, lengths)
         return [[x, *layers] for x, layers in zip(inputs, outputs, strict=True)], next_state
 
-    def losses(
+    def forward(
         self,
         words: Tensor,
         inverse: Tensor,
@@ -84,7 +84,7 @@ class BiLm(nn.Module):
         """
         if self.softmax is None:
             raise ValueError("this model has no softmax, so it has no loss")
-        layers, next_state = self(words, inverse, state)
+        layers, next_state = self.layers(words, inverse, state)
         sums = []
         for direction, outputs in enumerate(layers):
             top = F.dropout(outputs[-1], self.config.dropout, self.training)

@@ -1,26 +1,78 @@
-"""The optimiser, and one gradient norm over dense and sparse gradients together.
+"""The optimiser, its schedule, and one gradient norm over dense and sparse gradients together.
 
 torch's own clipping does not take sparse gradients, and DeepSpeed's scales a copy of them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from bilm.config import OptimizerConfig
+from bilm.sampled_softmax import SampledSoftmax
+from bilm.token_encoder import WordEmbedding
+
+# What each optimiser remembers of a weight, in tensors of the weight's shape.
+STATE_NAMES = {
+    "adagrad": ("sum",),
+    "adam": ("exp_avg", "exp_avg_sq"),
+    "adamw": ("exp_avg", "exp_avg_sq"),
+}
 
 
-def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """The published Adagrad: the sum of squares starts above zero, no decay, epsilon 0."""
-    return torch.optim.Adagrad(
-        model.parameters(),
+def build_optimizer(
+    config: OptimizerConfig, model: nn.Module, fused: bool = True
+) -> torch.optim.Optimizer:
+    """The published Adagrad (its sum of squares starts above zero), or Adam for dense gradients.
+
+    `fused` updates the weights that never have sparse gradients in one call: five times as fast.
+    """
+    tables = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, SampledSoftmax | WordEmbedding)
+        for parameter in module.parameters()
+    }
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in model.parameters() if id(p) not in tables], "fused": fused},
+        {"params": [p for p in model.parameters() if id(p) in tables]},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if config.name == "adagrad":
+        return torch.optim.Adagrad(
+            groups,
+            lr=config.learning_rate,
+            initial_accumulator_value=config.initial_accumulator,
+            eps=config.epsilon,
+        )
+    kind = torch.optim.Adam if config.name == "adam" else torch.optim.AdamW
+    return kind(
+        groups,
         lr=config.learning_rate,
-        initial_accumulator_value=config.initial_accumulator,
+        betas=config.betas,
         eps=config.epsilon,
+        weight_decay=config.weight_decay,
     )
+
+
+def learning_rate_at(config: OptimizerConfig, step: int, num_steps: int) -> float:
+    """The learning rate of a step: a pure function, so that nothing of it needs saving."""
+    if step < config.warmup_steps:
+        return config.learning_rate * (step + 1) / config.warmup_steps
+    if config.decay == "none":
+        return config.learning_rate
+    since = step - config.warmup_steps
+    if config.decay == "inverse_sqrt":
+        start = max(1, config.warmup_steps)
+        return config.learning_rate * math.sqrt(start / (start + since))
+    done = since / max(1, num_steps - config.warmup_steps)
+    if config.decay == "linear":
+        return config.learning_rate * (1.0 - done)
+    return config.learning_rate * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float | None) -> Tensor:

@@ -88,7 +88,7 @@ def _compare_trace(arrays: Arrays, source: str) -> Differences:
     state = model.zero_state(rows)
     for step in range(len(arrays["loss"])):
         words, inverse, targets = _trace_batch(arrays, step, config.num_directions)
-        sums, state = model.losses(words, inverse, targets, state)
+        sums, state = model(words, inverse, targets, state)
         state = state.detach()
         optimizer.zero_grad()
         training_objective(sums, rows).backward()

@@ -54,13 +54,20 @@ class ProjectedLstm(nn.Module):
         there mean nothing.
         """
         time, rows, _ = inputs.shape
-        from_input, recurrent = self.weight.split([self.input_dim, self.output_dim])
+        weight: Tensor = self.weight
+        projection: Tensor | None = self.projection
+        if torch.is_autocast_enabled(inputs.device.type):
+            # Once here, instead of at each time step.
+            dtype = torch.get_autocast_dtype(inputs.device.type)
+            weight = weight.to(dtype)
+            projection = projection.to(dtype) if projection is not None else None
+        from_input, recurrent = weight.split([self.input_dim, self.output_dim])
         # One product for all time steps; only the recurrent part must wait its turn.
         gates = torch.addmm(self.bias, inputs.reshape(time * rows, -1), from_input)
         return recurrence(
             gates.view(time, rows, -1),
             recurrent,
-            self.projection,
+            projection,
             cell,
             hidden,
             self.config.cell_clip,

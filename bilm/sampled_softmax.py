@@ -114,27 +114,35 @@ class SampledSoftmax(nn.Module):
         true_bias, sampled_bias = bias.split([num_words, len(sampled_ids)])
 
         true_logit = (hidden * true_weight).sum(dim=1) + true_bias
-        true_logit = true_logit - true_log_count.to(hidden.dtype)  # (words,)
+        true_logit = true_logit - true_log_count.to(true_logit.dtype)  # (words,)
         sampled_logits = torch.addmm(
-            sampled_bias - sampled_log_count.to(hidden.dtype), hidden, sampled_weight.t()
+            sampled_bias - sampled_log_count.to(bias.dtype), hidden, sampled_weight.t()
         )  # (words, num_negatives)
         hits = targets.unsqueeze(1) == sampled_ids.unsqueeze(0)
         sampled_logits = sampled_logits.masked_fill(hits, -math.inf)
-        logits = torch.cat([true_logit.unsqueeze(1), sampled_logits], dim=1)
+        logits = torch.cat([true_logit.unsqueeze(1), sampled_logits.to(true_logit.dtype)], dim=1)
         losses: Tensor = torch.logsumexp(logits, dim=1) - true_logit
         return losses
 
 
 class _FullSoftmaxLoss(torch.autograd.Function):
-    """Cross entropy over the whole vocabulary, chunk by chunk; backward computes logits again."""
+    """Cross entropy over the whole vocabulary, chunk by chunk; backward computes logits again.
+
+    Products are in the precision of autocast, sums in that of `hidden`.
+    """
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-        normaliser = hidden.new_full(targets.shape, -math.inf)
-        for start, stop in _chunks(hidden.shape[0], weight.shape[0]):
-            logits = torch.addmm(bias[start:stop, 0], hidden, weight[start:stop].t())
-            normaliser = torch.logaddexp(normaliser, torch.logsumexp(logits, dim=1))
-        true_logit = (hidden * weight[targets]).sum(dim=1) + bias[targets, 0]
+        kind = hidden.device.type
+        is_lower = torch.is_autocast_enabled(kind)
+        ctx.dtype = torch.get_autocast_dtype(kind) if is_lower else weight.dtype
+        hidden = hidden.to(weight.dtype)
+        with torch.autocast(kind, enabled=False):
+            normaliser = hidden.new_full(targets.shape, -math.inf)
+            for start, stop in _chunks(hidden.shape[0], weight.shape[0]):
+                logits = _chunk_logits(hidden, weight, bias, start, stop, ctx.dtype)
+                normaliser = torch.logaddexp(normaliser, torch.logsumexp(logits, dim=1))
+            true_logit = (hidden * weight[targets]).sum(dim=1) + bias[targets, 0]
         ctx.save_for_backward(hidden, weight, bias, targets, normaliser)
         return normaliser - true_logit
 
@@ -145,16 +153,28 @@ class _FullSoftmaxLoss(torch.autograd.Function):
         grad_hidden = torch.zeros_like(hidden)
         grad_weight = torch.zeros_like(weight)
         grad_bias = torch.zeros_like(bias)
+        lower_hidden = hidden.to(ctx.dtype)
         for start, stop in _chunks(hidden.shape[0], weight.shape[0]):
-            logits = torch.addmm(bias[start:stop, 0], hidden, weight[start:stop].t())
+            logits = _chunk_logits(hidden, weight, bias, start, stop, ctx.dtype)
             grad_logits = torch.exp(logits - normaliser.unsqueeze(1)).mul_(grad)
-            grad_hidden.addmm_(grad_logits, weight[start:stop])
-            torch.mm(grad_logits.t(), hidden, out=grad_weight[start:stop])
+            lower = grad_logits.to(ctx.dtype)
+            grad_hidden += lower @ weight[start:stop].to(ctx.dtype)
+            grad_weight[start:stop] = lower.t() @ lower_hidden
             torch.sum(grad_logits, dim=0, out=grad_bias[start:stop, 0])
         grad_hidden.sub_(weight[targets] * grad)
         grad_weight.index_add_(0, targets, hidden * grad, alpha=-1)
         grad_bias.index_add_(0, targets, grad, alpha=-1)
         return grad_hidden, grad_weight, grad_bias, None
+
+
+def _chunk_logits(
+    hidden: Tensor, weight: Tensor, bias: Tensor, start: int, stop: int, dtype: torch.dtype
+) -> Tensor:
+    """Logits of one chunk of the vocabulary: (words, stop - start), in the type of `hidden`."""
+    if dtype == hidden.dtype:
+        return torch.addmm(bias[start:stop, 0], hidden, weight[start:stop].t())
+    product = hidden.to(dtype) @ weight[start:stop].to(dtype).t()
+    return product.to(hidden.dtype) + bias[start:stop, 0]
 
 
 def _chunks(num_words: int, vocabulary_size: int) -> list[tuple[int, int]]:

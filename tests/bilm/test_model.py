@@ -42,7 +42,7 @@ def test_every_option_trains_every_weight(changes: dict[str, object]) -> None:
     torch.manual_seed(0)
     model = BiLm(tiny_model_config(**changes), VOCABULARY).train()
     negatives = model.draw_negatives((0, 0))
-    sums, state = model.losses(*batch(model), model.zero_state(ROWS), negatives)
+    sums, state = model(*batch(model), model.zero_state(ROWS), negatives)
     assert sums.shape == (model.config.num_directions,)
     training_objective(sums, ROWS).backward()
     for name, parameter in model.named_parameters():
@@ -78,9 +78,9 @@ def test_dropout_before_the_softmax() -> None:
     words, inverse, targets = batch(model)
     state = model.zero_state(ROWS)
     torch.manual_seed(9)
-    sums, _ = model.losses(words, inverse, targets, state)
+    sums, _ = model(words, inverse, targets, state)
     torch.manual_seed(9)
-    layers, _ = model(words, inverse, state)  # draws the masks of both directions' inputs
+    layers, _ = model.layers(words, inverse, state)  # draws the masks of both directions' inputs
     softmax = model.softmax
     assert softmax is not None
     for direction in range(2):
@@ -100,6 +100,6 @@ def test_a_model_without_vocabulary_has_no_loss() -> None:
     assert model.softmax is None
     words, inverse, targets = batch(model)
     with pytest.raises(ValueError, match="no softmax"):
-        model.losses(words, inverse, targets, model.zero_state(ROWS))
+        model(words, inverse, targets, model.zero_state(ROWS))
     with pytest.raises(ValueError, match="size of its vocabulary"):
         BiLm(tiny_model_config(characters=None), None)

@@ -1,0 +1,162 @@
+"""Checkpoints of a run: atomic, digest-checked, in safetensors and JSON, for any number of ranks.
+
+`checkpoints/step-00001000/` holds `weights.safetensors`, `optimizer.safetensors`,
+`lstm_state.safetensors` (by row of the global batch), `run.json` (step, config, corpus, and what
+the logs had summed up), and last `manifest.json` with the size and sha256 of each. It is written
+under a temporary name, synced, renamed, and read back before any older one is deleted. "Newest" is
+the newest whose digests hold.
+
+Cost: twice the weights (Adagrad) in disk, one write and one read of it per save.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bilm.atomic import atomic_directory, write_text
+from bilm.errors import BilmError, CheckpointError
+from bilm.sections import Section, parse_section
+from bilm.strict_json import read_json
+
+logger = logging.getLogger(__name__)
+
+WEIGHTS, OPTIMIZER, LSTM_STATE = "weights", "optimizer", "lstm_state"
+TENSOR_FILES = (WEIGHTS, OPTIMIZER, LSTM_STATE)
+RUN_FILE, MANIFEST_FILE, EVER_SAVED_FILE = "run.json", "manifest.json", "ever_saved"
+MAX_JSON_BYTES = 1 << 24
+_NAME = re.compile(r"step-(\d{8,})")
+
+
+class _FileEntry(Section):
+    bytes: int
+    sha256: str
+
+
+class _Manifest(Section):
+    files: dict[str, _FileEntry]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint whose digests have been checked."""
+
+    path: Path
+    step: int
+    run: dict[str, Any]
+
+    def tensor(self, file: str, name: str) -> Tensor:
+        """One tensor of one of the three files."""
+        path = self.path / f"{file}.safetensors"
+        try:
+            with safe_open(path, framework="pt") as tensors:
+                tensor: Tensor = tensors.get_tensor(name)
+                return tensor
+        except (SafetensorError, OSError) as e:
+            raise CheckpointError(f"{path} has no {name!r} that can be read: {e}") from None
+
+    def names(self, file: str) -> set[str]:
+        """The names of the tensors in one of the three files."""
+        with safe_open(self.path / f"{file}.safetensors", framework="pt") as tensors:
+            return set(tensors.keys())
+
+
+class CheckpointStore:
+    """The checkpoints of one run. Only one process may write."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def save(
+        self, step: int, tensors: Mapping[str, dict[str, Tensor]], run: dict[str, Any]
+    ) -> Checkpoint:
+        """Write the checkpoint of `step`, and read it back."""
+        path = self.directory / f"step-{step:08d}"
+        with atomic_directory(path, CheckpointError, overwrite=True) as temporary:
+            for name in TENSOR_FILES:
+                save_file(tensors[name], temporary / f"{name}.safetensors")
+            write_text(temporary / RUN_FILE, json.dumps({"step": step, **run}, indent=1) + "\n")
+            files = {
+                file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)}
+                for file in sorted(temporary.iterdir())
+            }
+            write_text(temporary / MANIFEST_FILE, json.dumps({"files": files}, indent=1) + "\n")
+        (self.directory / EVER_SAVED_FILE).touch()
+        return self.verify(path)
+
+    def newest(self) -> Checkpoint | None:
+        """The newest one that is whole; None if the run never saved one.
+
+        A damaged one is named and passed over. That none is whole is an error: to start afresh
+        would throw a run away in silence.
+        """
+        paths = self._paths()
+        for path in paths:
+            try:
+                return self.verify(path)
+            except BilmError as e:
+                logger.warning("checkpoint passed over: %s", e)
+        if paths or (self.directory / EVER_SAVED_FILE).exists():
+            raise CheckpointError(
+                f"none of the checkpoints in {self.directory} is whole; restore one from a copy, "
+                "or train into another output_dir"
+            )
+        return None
+
+    def verify(self, path: Path) -> Checkpoint:
+        """Check every file of a checkpoint against its manifest."""
+        tree = read_json(path / MANIFEST_FILE, CheckpointError, MAX_JSON_BYTES)
+        manifest = parse_section(_Manifest, tree, str(path / MANIFEST_FILE), CheckpointError)
+        expected = {f"{name}.safetensors" for name in TENSOR_FILES} | {RUN_FILE}
+        if set(manifest.files) != expected:
+            odd = ", ".join(sorted(set(manifest.files) ^ expected))
+            raise CheckpointError(f"{path / MANIFEST_FILE} differs from a checkpoint's in: {odd}")
+        for name, entry in manifest.files.items():
+            _verify_file(path / name, entry)
+        run = read_json(path / RUN_FILE, CheckpointError, MAX_JSON_BYTES)
+        match = _NAME.fullmatch(path.name)
+        if match is None or not isinstance(run, dict) or run.get("step") != int(match[1]):
+            raise CheckpointError(f"{path / RUN_FILE} is not of the step that {path.name} says")
+        return Checkpoint(path, run["step"], run)
+
+    def prune(self, keep_last: int, best_step: int | None) -> None:
+        """Delete all but the newest `keep_last` and the best; call after a verified save."""
+        for path in self._paths()[keep_last:]:
+            if best_step is None or path.name != f"step-{best_step:08d}":
+                shutil.rmtree(path)
+        for path in self.directory.glob(".step-*"):  # left behind by a kill in mid-save
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _paths(self) -> list[Path]:
+        """Newest first."""
+        if not self.directory.is_dir():
+            return []
+        found = [p for p in self.directory.iterdir() if _NAME.fullmatch(p.name) and p.is_dir()]
+        return sorted(found, key=lambda p: int(p.name.removeprefix("step-")), reverse=True)
+
+
+def _verify_file(path: Path, entry: _FileEntry) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as e:
+        raise CheckpointError(f"cannot read {path}: {e.strerror}") from None
+    if size != entry.bytes:
+        raise CheckpointError(f"{path} has {size:,} bytes; its manifest says {entry.bytes:,}")
+    if _sha256(path) != entry.sha256:
+        raise CheckpointError(f"{path} is damaged: its sha256 is not that of its manifest")
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

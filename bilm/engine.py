@@ -1,0 +1,246 @@
+"""The one module that talks to DeepSpeed: ranks, gradients over ranks, weights of any ZeRO stage.
+
+DeepSpeed averages gradients over ranks: dense ones by all-reduce, the sparse rows of the sampled
+softmax by gathering rows. Its own clipping misses sparse gradients, so at stage 0 we clip between
+backward and step; at stages 1 to 3, which have no sparse gradients, it clips.
+
+Weights and optimiser state go in and out whole, parameter by parameter, whatever the stage, so
+that a checkpoint does not depend on the number of ranks, and holds no pickle.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import socket
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import deepspeed
+import torch
+import torch.distributed
+from deepspeed.accelerator import get_accelerator
+from deepspeed.utils import safe_get_full_optimizer_state, safe_set_full_optimizer_state
+from torch import Tensor, nn
+
+from bilm.config import Config
+from bilm.errors import BilmError, ConfigError, PeerError
+from bilm.model import BiLm
+from bilm.optimizer import STATE_NAMES, build_optimizer, clip_gradients
+
+
+class Cluster:
+    """The ranks of this run, and the little that they say to one another."""
+
+    def __init__(self, timeout_seconds: int) -> None:
+        _run_alone_if_not_launched()
+        # DeepSpeed would compile its shared-memory collectives for minutes at the first start,
+        # and a kill in that time leaves a lock on which every later start hangs.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        self.rank = int(os.environ["RANK"])
+        self.world = int(os.environ["WORLD_SIZE"])
+        local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        accelerator = get_accelerator()
+        self.device = torch.device(accelerator.device_name(local_rank))
+        if self.device.type != "cpu":
+            accelerator.set_device(local_rank)
+        warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+        deepspeed.init_distributed(
+            dist_backend="gloo" if self.device.type == "cpu" else None,
+            timeout=datetime.timedelta(seconds=timeout_seconds),
+            verbose=False,
+        )
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the rank that writes and speaks."""
+        return self.rank == 0
+
+    def gather(self, values: Tensor) -> Tensor:
+        """The same small tensor of every rank: (world, ...)."""
+        values = values.to(self.device)
+        parts = [torch.empty_like(values) for _ in range(self.world)]
+        torch.distributed.all_gather(parts, values)
+        return torch.stack(parts)
+
+    def gather_rows(self, tensor: Tensor, dim: int) -> Tensor:
+        """The equal parts that the ranks hold, joined along `dim`."""
+        return torch.cat(self.gather(tensor.contiguous()).unbind(), dim=dim)
+
+    def any(self, flag: bool) -> bool:
+        """Whether any rank says so; all ranks must ask."""
+        return bool(self.gather(torch.tensor([int(flag)])).any())
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """Rank 0's tensor, on every rank; all ranks give one of the same shape and type."""
+        tensor = tensor.to(self.device).contiguous()
+        torch.distributed.broadcast(tensor, 0)
+        return tensor
+
+    def broadcast_json(self, value: Any) -> Any:
+        """Rank 0's plain value, on every rank."""
+        data = json.dumps(value).encode() if self.is_first else b""
+        size = int(self.broadcast(torch.tensor([len(data)])))
+        buffer = torch.zeros(size, dtype=torch.uint8)
+        if self.is_first:
+            buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        return json.loads(bytes(self.broadcast(buffer).cpu().tolist()))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """A part that may fail on some ranks only: all leave it, or all end with an error."""
+        failure: BilmError | None = None
+        try:
+            yield
+        except BilmError as error:
+            failure = error
+        if self.any(failure is not None):
+            raise failure or PeerError("another rank has failed")
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        torch.distributed.barrier()
+
+    def close(self) -> None:
+        """Leave the group in order."""
+        torch.distributed.destroy_process_group()
+
+
+class Engine:
+    """A model and its optimiser under DeepSpeed."""
+
+    def __init__(self, cluster: Cluster, model: BiLm, config: Config) -> None:
+        stage = config.deepspeed.zero_optimization.stage
+        self._cluster = cluster
+        self._max_norm = config.train.max_gradient_norm
+        self.is_partitioned = stage > 0
+        self._dtype = getattr(torch, config.train.precision)
+        self.model = model.to(cluster.device)
+        optimizer = build_optimizer(config.train.optimizer, self.model, fused=stage == 0)
+        self._state_names = STATE_NAMES[config.train.optimizer.name]
+        self._deepspeed, self._optimizer, _, _ = deepspeed.initialize(
+            model=self.model, optimizer=optimizer, config=_deepspeed_config(config, cluster.world)
+        )
+        self._inner_optimizer: torch.optim.Optimizer = (
+            self._optimizer.optimizer if self.is_partitioned else self._optimizer
+        )
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Products in the configured precision."""
+        return torch.autocast(
+            self._cluster.device.type, self._dtype, enabled=self._dtype != torch.float32
+        )
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The model's forward pass."""
+        return self._deepspeed(*inputs)
+
+    def backward(self, objective: Tensor) -> None:
+        """Add the gradient of one micro-batch; the last of a step averages over ranks."""
+        self._deepspeed.backward(objective)
+
+    def next_micro_batch(self) -> None:
+        """Between two micro-batches of a step: nothing is updated yet."""
+        self._deepspeed.step()
+
+    def step(self, learning_rate: float) -> float:
+        """Clip and update; returns the gradient norm before the clip.
+
+        A norm that is not finite updates nothing.
+        """
+        for group in self._inner_optimizer.param_groups:
+            group["lr"] = learning_rate
+        if self.is_partitioned:
+            self._deepspeed.step()
+            return float(self._deepspeed.get_global_grad_norm())
+        norm = float(clip_gradients(self.model.parameters(), self._max_norm))
+        if math.isfinite(norm):
+            self._deepspeed.step()
+        return norm
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every weight, whole, on the CPU; all ranks must ask."""
+        with self._whole_parameters():
+            return {
+                name: parameter.detach().to("cpu", copy=True)
+                for name, parameter in self.model.named_parameters()
+            }
+
+    def optimizer_state(self) -> dict[str, Tensor]:
+        """The optimiser's memory of every weight, whole, on the CPU; all ranks must ask."""
+        return {
+            f"{name}/{key}": self._get_state(parameter, key).to("cpu", copy=True)
+            for name, parameter in self.model.named_parameters()
+            for key in self._state_names
+        }
+
+    def load_optimizer_state(self, read: Callable[[str], Tensor] | None, num_steps: int) -> None:
+        """Take up an optimiser's memory after `num_steps`; only rank 0 needs to `read` it."""
+        for name, parameter in self.model.named_parameters():
+            shape = getattr(parameter, "ds_shape", parameter.shape)
+            for key in self._state_names:
+                value = read(f"{name}/{key}") if read is not None else torch.empty(shape)
+                self._set_state(parameter, key, self._cluster.broadcast(value))
+        self.set_step_count(num_steps)
+
+    def set_step_count(self, num_steps: int) -> None:
+        """Tell the optimiser how many steps it has made (DeepSpeed makes an empty one itself)."""
+        for state in self._inner_optimizer.state.values():
+            if "step" in state:
+                state["step"] = torch.full_like(torch.as_tensor(state["step"]), float(num_steps))
+
+    def _whole_parameters(self) -> AbstractContextManager[None]:
+        """At ZeRO stage 3 each rank holds a part; inside this context, all of each weight."""
+        return deepspeed.zero.GatheredParameters(list(self.model.parameters()))  # type: ignore[no-any-return]
+
+    def _get_state(self, parameter: nn.Parameter, key: str) -> Tensor:
+        if self.is_partitioned:
+            return safe_get_full_optimizer_state(parameter, key)  # type: ignore[no-any-return]
+        state = self._inner_optimizer.state[parameter]
+        return state[key] if key in state else torch.zeros_like(parameter)
+
+    def _set_state(self, parameter: nn.Parameter, key: str, value: Tensor) -> None:
+        if self.is_partitioned:
+            # Stage 3 slices the flat value by rank, and fails where the last slice is shorter.
+            padding = -value.numel() % self._cluster.world
+            if hasattr(parameter, "ds_shape"):
+                value = torch.nn.functional.pad(value.flatten(), (0, padding))
+            safe_set_full_optimizer_state(parameter, value, key)
+            return
+        state = self._inner_optimizer.state[parameter]
+        if key in state:
+            state[key].copy_(value)
+        else:  # Adam makes its state at the first step
+            state[key] = value.clone()
+            state.setdefault("step", torch.tensor(0.0))
+
+
+def _deepspeed_config(config: Config, world: int) -> dict[str, Any]:
+    section = config.deepspeed.model_dump(mode="json", exclude_none=True)
+    parts = world * config.deepspeed.gradient_accumulation_steps
+    if config.deepspeed.train_batch_size % parts:
+        raise ConfigError(
+            f"deepspeed.train_batch_size is {config.deepspeed.train_batch_size}, to be shared by "
+            f"{world} ranks of {config.deepspeed.gradient_accumulation_steps} micro-batches each; "
+            f"it must be a multiple of {parts}"
+        )
+    if config.deepspeed.zero_optimization.stage > 0:
+        section["gradient_clipping"] = config.train.max_gradient_norm or 0.0
+        section["zero_allow_untested_optimizer"] = True
+    return section
+
+
+def _run_alone_if_not_launched() -> None:
+    """`python launch/pretrain.py` without a launcher is a run of one rank."""
+    if "RANK" in os.environ:
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update(
+        RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+    )

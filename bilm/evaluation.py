@@ -1,0 +1,89 @@
+"""Held-out perplexity by the full softmax, of both directions, over any number of ranks.
+
+No dropout, the state carried from zero. The text is cut into the same rows whatever the number of
+ranks, so the figure is the same on any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bilm.batches import Batch, BatchStream
+from bilm.config import ModelConfig
+from bilm.corpus import Corpus
+from bilm.model import BiLm
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """What a split costs a model, per prediction."""
+
+    losses: tuple[float, ...]  # of each direction, in nats
+    num_predictions: int  # of one direction
+    unknown_share: float  # of the words, outside the vocabulary
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean of the directions: the published figure."""
+        return math.exp(sum(self.losses) / len(self.losses))
+
+    @property
+    def by_direction(self) -> dict[str, float]:
+        """Forward, and backward if there is one."""
+        return dict(zip(("forward", "backward"), map(math.exp, self.losses), strict=False))
+
+
+def batch_tensors(
+    batch: Batch, corpus: Corpus, config: ModelConfig, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Words, inverse and targets of a batch, as the model takes them."""
+    directions = config.num_directions
+    words = batch.char_ids if config.characters is not None else corpus.softmax_ids(batch.words)
+    arrays = (words, batch.inverse[:directions], batch.targets[:directions])
+    first, second, third = (torch.from_numpy(array).to(device).long() for array in arrays)
+    return first, second, third
+
+
+def loss_sums(
+    model: BiLm, stream: BatchStream, device: torch.device, should_stop: Callable[[], bool]
+) -> Tensor | None:
+    """This rank's loss sums by direction and its number of predictions, in float64.
+
+    None if `should_stop`, which is asked before each batch, says so.
+    """
+    rows_state = None
+    totals = torch.zeros(model.config.num_directions + 1, dtype=torch.float64)
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            for batch in _epoch(stream):
+                if should_stop():
+                    return None
+                words, inverse, targets = batch_tensors(batch, stream.corpus, model.config, device)
+                state = rows_state or model.zero_state(inverse.shape[1])
+                sums, rows_state = model(words, inverse, targets, state)
+                totals[:-1] += sums.double().cpu()
+                totals[-1] += batch.num_predictions
+    finally:
+        model.train(was_training)
+    return totals
+
+
+def perplexity_of(totals: Tensor, corpus: Corpus, split: str) -> Perplexity:
+    """The perplexity for loss sums and predictions summed over all ranks."""
+    info = corpus.split(split)
+    return Perplexity(
+        losses=tuple((totals[:-1] / totals[-1]).tolist()),
+        num_predictions=int(totals[-1]),
+        unknown_share=info.unknown_words / max(1, info.words),
+    )
+
+
+def _epoch(stream: BatchStream) -> Iterator[Batch]:
+    return stream.read(0, stream.steps_per_epoch, workers=1)

@@ -1,0 +1,68 @@
+"""When to stop: signals, and the death of the processes that started us.
+
+A handler only raises a flag; the ranks agree on it at the next step border, save, and leave. The
+outer `deepspeed` process passes no signal on when it is ended, so each rank also watches the chain
+of processes above it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+
+logger = logging.getLogger(__name__)
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class StopRequest:
+    """Whether this process has been asked to stop."""
+
+    def __init__(self) -> None:
+        self._reason: str | None = None
+        self._chain = _launcher_chain()
+
+    def listen(self) -> None:
+        """Turn stop signals into requests; one that is being ignored (nohup) stays ignored."""
+        for number in STOP_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
+
+    @property
+    def reason(self) -> str | None:
+        """Why to stop, or None."""
+        if self._reason is None and _launcher_chain() != self._chain:
+            self._reason = "the process that started this rank has ended"
+        return self._reason
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._reason = signal.Signals(number).name
+
+
+def _launcher_chain() -> tuple[int, ...]:
+    """The ids of our parent and, as long as they are DeepSpeed's, of those above it."""
+    chain = [os.getppid()]
+    while len(chain) < 4 and _is_deepspeed(chain[-1]):
+        parent = _parent_of(chain[-1])
+        if parent is None:
+            break
+        chain.append(parent)
+    return tuple(chain)
+
+
+def _is_deepspeed(process: int) -> bool:
+    try:
+        return b"deepspeed" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:  # gone, or not Linux: then only our own parent is watched
+        return False
+
+
+def _parent_of(process: int) -> int | None:
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(text.rpartition(")")[2].split()[1])
+    except (OSError, IndexError, ValueError):
+        return None

@@ -1,0 +1,521 @@
+"""Training a biLM: the loop, from the corpus to the exported model.
+
+Everything random is a function of (seed, step, rank), the batch of a step is a function of its
+number, and the learning rate too; so a run's whole memory is its weights, the optimiser's sums, the
+carried LSTM states and the step. Whatever stops a run, the same command goes on from the newest
+whole checkpoint, bit for bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import functools
+import logging
+import math
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor
+
+from bilm.atomic import write_text
+from bilm.batches import Batch, BatchStream
+from bilm.bilstm import BiLstmState
+from bilm.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, Checkpoint, CheckpointStore
+from bilm.config import Config, ModelConfig
+from bilm.corpus import Corpus
+from bilm.engine import Cluster, Engine
+from bilm.errors import CheckpointError, ConfigError, CorpusError, DivergedError
+from bilm.evaluation import batch_tensors, loss_sums, perplexity_of
+from bilm.initial_weights import BEST_MODEL_DIRECTORY, initialise_from
+from bilm.inspection import StepInspector
+from bilm.metrics import Meters, MetricsLog
+from bilm.model import BiLm, training_objective
+from bilm.optimizer import learning_rate_at
+from bilm.pretrained import PretrainedBiLm
+from bilm.published import empty_model
+from bilm.sampled_softmax import Negatives
+from bilm.signals import StopRequest
+
+logger = logging.getLogger(__name__)
+
+TRAIN, HELDOUT = "train", "heldout"
+DIRECTIONS = ("forward", "backward")
+STOPPED_EXIT_CODE = 75  # saved after a signal; the same command goes on from there
+CONFIG_FILE = "config.json"
+
+# What decides a run's words and weights: a checkpoint is of no use to another choice of these.
+FIXED_KEYS = (
+    "model",
+    "data.unroll_steps",
+    "train.seed",
+    "train.init_from",
+    "train.optimizer.name",
+    "train.optimizer.initial_accumulator",
+    "deepspeed.train_batch_size",
+)
+
+
+@dataclass
+class Progress:
+    """How far a run is, beside its weights: all of it goes into every checkpoint."""
+
+    step: int = 0
+    evaluated_step: int = 0
+    best_step: int | None = None
+    best_perplexity: float | None = None
+    evaluations_since_best: int = 0
+
+
+def train(config: Config, fresh: bool = False) -> int:
+    """Train as `config` says; returns the exit code."""
+    with _prepared(config, fresh) as (run, stream, num_steps):
+        if run.cluster.is_first:
+            run.log = MetricsLog(Path(config.train.output_dir), run.progress.step, num_steps)
+        try:
+            return run.loop(stream, num_steps)
+        finally:
+            if run.log is not None:
+                run.log.close()
+
+
+def dry_run(config: Config) -> int:
+    """One optimiser step at the real shapes, in a directory of its own that does not stay."""
+    with tempfile.TemporaryDirectory() as directory:
+        train = config.train.model_copy(update={"output_dir": directory})
+        config = config.model_copy(update={"train": train})
+        with _prepared(config, fresh=True) as (run, stream, num_steps):
+            parts = [stream.batch(0, micro) for micro in range(stream.accumulation)]
+            begun = time.monotonic()
+            run.take_step(stream, parts, num_steps)
+            seconds = time.monotonic() - begun
+            if run.cluster.is_first:
+                sums = run.meters.take()
+                loss = sum(v for k, v in sums.items() if k.startswith("loss_"))
+                memory = psutil.Process().memory_info().rss / 2**30
+                logger.info(
+                    "one step of %s predictions in %.2f s: loss %.3f, gradient norm %.2f, "
+                    "memory %.2f GiB",
+                    f"{sums['predictions']:,.0f}",
+                    seconds,
+                    loss / sums["predictions"] / config.model.num_directions,
+                    sums["gradient_norm"],
+                    memory,
+                )
+    return 0
+
+
+@contextmanager
+def _prepared(config: Config, fresh: bool) -> Iterator[tuple[Run, BatchStream, int]]:
+    """Everything in its place: ranks, corpus, run directory, model, and where to go on."""
+    stop = StopRequest()
+    stop.listen()
+    cluster = Cluster(config.train.timeout_seconds)
+    directory = Path(config.train.output_dir)
+    with cluster.together():
+        corpus = Corpus.open(config.data.corpus)
+        stream, heldout = _streams(config, corpus, cluster)
+    with _locked(directory, cluster):
+        store = CheckpointStore(directory / "checkpoints")
+        checkpoint = _open_run(directory, store, config, corpus, cluster, fresh)
+        model = _build_model(config, corpus, cluster, checkpoint)
+        engine = Engine(cluster, model, config)
+        run = _resume(config, cluster, corpus, engine, store, heldout, stop, checkpoint)
+        yield run, stream, _num_steps(config, stream)
+    cluster.close()
+
+
+@dataclass
+class Run:
+    """The parts of a run, and what happens to them step by step."""
+
+    config: Config
+    cluster: Cluster
+    corpus: Corpus
+    engine: Engine
+    store: CheckpointStore
+    heldout: BatchStream | None
+    stop: StopRequest
+    progress: Progress
+    meters: Meters
+    state: BiLstmState
+    log: MetricsLog | None = None  # of rank 0
+
+    def loop(self, stream: BatchStream, num_steps: int) -> int:
+        """Train to the last step, or to a request to stop; returns the exit code."""
+        train, progress = self.config.train, self.progress
+        evaluate_every = train.evaluation.every_steps or stream.steps_per_epoch
+        batches = stream.read(progress.step, num_steps, workers=self.config.data.num_workers)
+        saved_step = progress.step
+        must_stop = self._evaluate_if_due(evaluate_every, num_steps)
+        while progress.step < num_steps and not must_stop and not self._is_out_of_patience():
+            begun = time.monotonic()
+            parts = [next(batches) for _ in range(stream.accumulation)]
+            waited = time.monotonic() - begun
+
+            # ---- one optimiser step
+            must_stop = self.take_step(stream, parts, num_steps)
+            progress.step += 1
+            # ----
+
+            self.meters.add(steps=1.0, seconds=time.monotonic() - begun, waited=waited)
+            if progress.step % train.log.every_steps == 0 or progress.step == num_steps:
+                self._log_training(num_steps)
+            must_stop = must_stop or self._evaluate_if_due(evaluate_every, num_steps)
+            if progress.step % train.checkpoints.every_steps == 0:
+                self._save()
+                saved_step = progress.step
+        batches.close()
+        if saved_step != progress.step or progress.evaluated_step == progress.step:
+            self._save()
+        if not must_stop:
+            return 0
+        if self.cluster.is_first:
+            logger.info(
+                "stopped at step %s (%s); the same command goes on from there",
+                f"{progress.step:,}",
+                self.stop.reason or "asked on another rank",
+            )
+        return STOPPED_EXIT_CODE
+
+    def take_step(self, stream: BatchStream, parts: list[Batch], num_steps: int) -> bool:
+        """Forward, backward, clip, update; returns whether some rank was asked to stop."""
+        config, step, seed = self.config, self.progress.step, self.config.train.seed
+        rows = self.state.cell.shape[2] // len(parts)
+        negatives = _to(self.engine.model.draw_negatives((seed, step)), self.cluster.device)
+        sums, states = torch.zeros(config.model.num_directions, dtype=torch.float64), []
+        for part in parts:
+            inputs = batch_tensors(part, self.corpus, config.model, self.cluster.device)
+            before = self.state.rows(part.micro * rows, (part.micro + 1) * rows)
+            torch.manual_seed(_seed_of(seed, step, self.cluster.rank, part.micro))
+            with self.engine.autocast():
+                losses, after = self.engine(*inputs, before, negatives)
+            self.engine.backward(training_objective(losses, rows))
+            if part is not parts[-1]:
+                self.engine.next_micro_batch()
+            sums += losses.detach().double().cpu()
+            states.append(after.detach())
+        self.state = BiLstmState.join_rows(states)
+
+        # What all ranks must agree on before anything is updated: finite losses, and stopping.
+        predictions = float(sum(part.num_predictions for part in parts))
+        said = torch.tensor([*sums.tolist(), predictions, float(self.stop.reason is not None)])
+        everyone = self.cluster.gather(said.double()).cpu()  # (world, directions + 2)
+        self._refuse_non_finite(everyone[:, :-2], stream)
+        inspector = self._inspector()
+        norm = self.engine.step(learning_rate_at(config.train.optimizer, step, num_steps))
+        if not math.isfinite(norm):
+            raise DivergedError(f"the gradient norm of step {step + 1} is {norm}; nothing updated")
+        if inspector is not None and self.log is not None:
+            self.log.inspected(step + 1, inspector)
+        limit = config.train.max_gradient_norm
+        self.meters.add(
+            predictions=float(everyone[:, -2].sum()),
+            gradient_norm=norm,
+            clipped=float(limit is not None and norm > limit),
+            **{f"loss_{d}": float(v) for d, v in enumerate(everyone[:, :-2].sum(dim=0))},
+        )
+        return bool(everyone[:, -1].any())
+
+    def _inspector(self) -> StepInspector | None:
+        every = self.config.train.log.histograms_every_steps
+        is_due = every is not None and (self.progress.step + 1) % every == 0
+        if not is_due or self.log is None or self.engine.is_partitioned:
+            return None
+        return StepInspector(self.engine.model)
+
+    def _refuse_non_finite(self, losses: Tensor, stream: BatchStream) -> None:
+        """Stop all ranks if the loss of one is no number: (world, directions)."""
+        bad = torch.nonzero(~torch.isfinite(losses).all(dim=1)).flatten().tolist()
+        if not bad:
+            return
+        rank, step = bad[0], self.progress.step
+        rows = self.config.deepspeed.train_batch_size // self.cluster.world
+        places = {
+            str(place) for row in range(rows) for place in stream.locate(step, rank * rows + row)
+        }
+        listed = "; ".join(sorted(places)[:5])
+        raise DivergedError(
+            f"the loss of step {step + 1} on rank {rank} is {losses[rank].tolist()}; nothing was "
+            f"updated. Its rows came from: {listed}" + (" ..." if len(places) > 5 else "")
+        )
+
+    def _log_training(self, num_steps: int) -> None:
+        sums, step = self.meters.take(), self.progress.step
+        if self.log is None:
+            return
+        train, model = self.config.train, self.config.model
+        losses = [sums[f"loss_{d}"] / sums["predictions"] for d in range(model.num_directions)]
+        label = "sampled" if model.softmax.kind == "sampled" else "training"
+        figures = {f"loss_{name}": loss for name, loss in zip(DIRECTIONS, losses, strict=False)}
+        figures |= {
+            f"perplexity_{label}": math.exp(min(700.0, sum(losses) / len(losses))),
+            "learning_rate": learning_rate_at(train.optimizer, step - 1, num_steps),
+            "gradient_norm": sums["gradient_norm"] / sums["steps"],
+            "clipped_steps_share": sums["clipped"] / sums["steps"],
+            "words_per_second": sums["predictions"] / max(1e-9, sums["seconds"]),
+            "waiting_for_data_share": sums["waited"] / max(1e-9, sums["seconds"]),
+            "memory_gib": psutil.Process().memory_info().rss / 2**30,
+        }
+        if self.cluster.device.type == "cuda":
+            figures["memory_device_gib"] = torch.cuda.max_memory_allocated() / 2**30
+        for name, part, limit in (
+            ("cells", self.state.cell, model.lstm.cell_clip),
+            ("projections", self.state.hidden, model.lstm.projection_clip),
+        ):
+            if limit is not None:  # as they stand at the end of this step, on this rank
+                figures[f"clipped_{name}_share"] = float((part.abs() >= limit).double().mean())
+        self.log.train(step, figures)
+
+    def _evaluate_if_due(self, every: int, num_steps: int) -> bool:
+        """Held-out perplexity, and the best model by it; returns whether to stop instead."""
+        progress, step = self.progress, self.progress.step
+        is_due = step > 0 and (step % every == 0 or step == num_steps)
+        if not is_due or progress.evaluated_step == step or self.heldout is None:
+            return False
+        begun = time.monotonic()
+        model, cluster = self.engine.model, self.cluster
+        sums = loss_sums(
+            model,
+            self.heldout,
+            cluster.device,
+            should_stop=lambda: cluster.any(self.stop.reason is not None),
+        )
+        if sums is None:
+            return True  # not evaluated: a resumed run evaluates first
+        totals = cluster.gather(sums).cpu().sum(dim=0)
+        perplexity = perplexity_of(totals, self.corpus, HELDOUT)
+        progress.evaluated_step = step
+        progress.evaluations_since_best += 1
+        if self.log is not None:
+            self.log.heldout(step, perplexity, time.monotonic() - begun)
+        if progress.best_perplexity is None or perplexity.mean < progress.best_perplexity:
+            progress.best_step, progress.best_perplexity = step, perplexity.mean
+            progress.evaluations_since_best = 0
+            self._export_best()
+        return False
+
+    def _is_out_of_patience(self) -> bool:
+        patience = self.config.train.evaluation.patience
+        is_out = patience is not None and self.progress.evaluations_since_best >= patience
+        if is_out and self.cluster.is_first:
+            logger.info("no better held-out perplexity in %s evaluations: done", patience)
+        return is_out
+
+    def _export_best(self) -> None:
+        weights = self.engine.weights()
+        with self.cluster.together():
+            if self.cluster.is_first:
+                directory = Path(self.config.train.output_dir) / BEST_MODEL_DIRECTORY
+                pretrained_from_weights(self.config.model, self.corpus, weights).save_pretrained(
+                    directory, overwrite=True
+                )
+
+    def _save(self) -> None:
+        begun = time.monotonic()
+        cell, hidden = (self.cluster.gather_rows(part, dim=2) for part in self.state)
+        tensors = {
+            WEIGHTS: self.engine.weights(),
+            OPTIMIZER: self.engine.optimizer_state(),
+            LSTM_STATE: {"cell": cell.cpu(), "hidden": hidden.cpu()},
+        }
+        with self.cluster.together():
+            if self.cluster.is_first:
+                run = {
+                    "config": self.config.model_dump(mode="json"),
+                    "corpus": self.corpus.fingerprint,
+                    "progress": dataclasses.asdict(self.progress),
+                    "meters": self.meters.sums,
+                }
+                saved = self.store.save(self.progress.step, tensors, run)
+                keep = self.config.train.checkpoints.keep_last
+                self.store.prune(keep, self.progress.best_step)
+                if self.log is not None:
+                    self.log.checkpoint(saved.step, saved.path, time.monotonic() - begun)
+
+
+def pretrained_from_weights(
+    config: ModelConfig, corpus: Corpus, weights: dict[str, Tensor]
+) -> PretrainedBiLm:
+    """The model of a run, with the vocabulary and the tokeniser of its corpus."""
+    model = empty_model(config, corpus.vocabulary_size)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+    return PretrainedBiLm(model, corpus.vocabulary, corpus.tokenizer())
+
+
+def _streams(
+    config: Config, corpus: Corpus, cluster: Cluster
+) -> tuple[BatchStream, BatchStream | None]:
+    """The training stream and, if the corpus holds text out, the stream of that."""
+    if int(os.environ.get("LOCAL_RANK", 0)) == 0:
+        corpus.verify()  # once per machine; every file, before anything is trained on it
+    characters = config.model.characters
+    common: dict[str, Any] = {
+        "unroll": config.data.unroll_steps,
+        "seed": config.train.seed,
+        "rank": cluster.rank,
+        "world": cluster.world,
+        "max_characters": characters.max_characters if characters is not None else 3,
+        "verified": True,
+    }
+    stream = BatchStream(
+        corpus,
+        TRAIN,
+        config.deepspeed.train_batch_size,
+        accumulation=config.deepspeed.gradient_accumulation_steps,
+        **common,
+    )
+    if stream.num_predictions == 0:
+        raise CorpusError(f"the corpus {corpus.path} has no training text")
+    if HELDOUT not in corpus.splits or not corpus.splits[HELDOUT].sentences:
+        return stream, None
+    rows = config.train.evaluation.rows
+    if rows % cluster.world:
+        raise ConfigError(
+            f"train.evaluation.rows is {rows}, which {cluster.world} ranks cannot share equally; "
+            f"set it to a multiple of {cluster.world}"
+        )
+    return stream, BatchStream(corpus, HELDOUT, rows, shuffle=False, **common)
+
+
+def _num_steps(config: Config, stream: BatchStream) -> int:
+    steps = config.train.num_epochs * stream.steps_per_epoch
+    return min(steps, config.train.max_steps or steps)
+
+
+@contextmanager
+def _locked(directory: Path, cluster: Cluster) -> Iterator[None]:
+    """Keep a second run out of the directory for as long as this one lasts."""
+    file = None
+    with cluster.together():
+        if cluster.is_first:
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                file = open(directory / "lock", "a")  # noqa: SIM115
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointError(
+                    f"another process is training in {directory}; wait for it, or use another "
+                    "train.output_dir"
+                ) from None
+            except OSError as e:
+                raise CheckpointError(f"cannot use {directory}: {e.strerror}") from None
+    try:
+        yield
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _open_run(
+    directory: Path,
+    store: CheckpointStore,
+    config: Config,
+    corpus: Corpus,
+    cluster: Cluster,
+    fresh: bool,
+) -> Checkpoint | None:
+    """Rank 0's newest checkpoint, if this is a run to go on with; None for a new one."""
+    checkpoint = None
+    with cluster.together():
+        if cluster.is_first:
+            if fresh and (directory / CONFIG_FILE).exists():
+                raise CheckpointError(
+                    f"{directory} holds a run already, and --fresh is not to overwrite one; choose "
+                    "another train.output_dir, or leave --fresh out to resume"
+                )
+            checkpoint = store.newest()
+            if checkpoint is not None:
+                _check_same_run(checkpoint, config, corpus)
+                logger.info("resuming from %s", checkpoint.path)
+            write_text(directory / CONFIG_FILE, config.model_dump_json(indent=2) + "\n")
+    return checkpoint
+
+
+def _check_same_run(checkpoint: Checkpoint, config: Config, corpus: Corpus) -> None:
+    differing = []
+    if checkpoint.run.get("corpus") != corpus.fingerprint:
+        differing.append("data.corpus: its content is another than the checkpoint's")
+    old, new = checkpoint.run.get("config"), config.model_dump(mode="json")
+    for path in FIXED_KEYS:
+        before, now = _look_up(old, path), _look_up(new, path)
+        if before != now:
+            differing.append(f"{path}: {before} in the checkpoint, {now} now")
+    if differing:
+        raise CheckpointError(
+            f"{checkpoint.path} is of another run:\n  " + "\n  ".join(differing) + "\nput these "
+            "back, or train into another output_dir (train.init_from takes the weights along)"
+        )
+
+
+def _look_up(tree: Any, path: str) -> Any:
+    for key in path.split("."):
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+def _build_model(
+    config: Config, corpus: Corpus, cluster: Cluster, checkpoint: Checkpoint | None
+) -> BiLm:
+    """The model with rank 0's weights right; DeepSpeed broadcasts them to the other ranks."""
+    torch.manual_seed(config.train.seed)
+    model = BiLm(config.model, corpus.vocabulary_size)
+    with cluster.together():
+        if checkpoint is not None:
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    parameter.copy_(checkpoint.tensor(WEIGHTS, name))
+        elif cluster.is_first and config.train.init_from is not None:
+            initialise_from(model, corpus.vocabulary, Path(config.train.init_from))
+    return model.train()
+
+
+def _resume(
+    config: Config,
+    cluster: Cluster,
+    corpus: Corpus,
+    engine: Engine,
+    store: CheckpointStore,
+    heldout: BatchStream | None,
+    stop: StopRequest,
+    checkpoint: Checkpoint | None,
+) -> Run:
+    """The run as it stood when the checkpoint was saved, or at its very start."""
+    saved = cluster.broadcast_json(checkpoint.run if checkpoint is not None else None)
+    rows = config.deepspeed.train_batch_size
+    state = engine.model.zero_state(rows)
+    progress, meters = Progress(), Meters()
+    if saved is not None:
+        progress, meters = Progress(**saved["progress"]), Meters(saved["meters"])
+        read = None
+        if checkpoint is not None:
+            state = BiLstmState(*(checkpoint.tensor(LSTM_STATE, n) for n in ("cell", "hidden")))
+            read = functools.partial(checkpoint.tensor, OPTIMIZER)
+        engine.load_optimizer_state(read, progress.step)
+        state = BiLstmState(*(cluster.broadcast(part) for part in state))
+    else:
+        engine.set_step_count(0)
+    mine = rows // cluster.world
+    state = state.rows(cluster.rank * mine, (cluster.rank + 1) * mine)
+    return Run(config, cluster, corpus, engine, store, heldout, stop, progress, meters, state)
+
+
+def _seed_of(*parts: int) -> int:
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _to(negatives: list[Negatives] | None, device: torch.device) -> list[Negatives] | None:
+    if negatives is None:
+        return None
+    return [n._replace(ids=n.ids.to(device)) for n in negatives]
