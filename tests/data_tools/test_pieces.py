@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 from corpus_reading import REPOSITORY, digests, sentences
 
 from bilm.corpus import Corpus
@@ -121,6 +122,17 @@ def test_bad_flags(text: Path, tmp_path: Path, flags: list[object], message: str
     with pytest.raises(BilmError, match=message):
         build(text, tmp_path / "c", *flags)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_a_brought_model_with_white_space_in_a_piece(text: Path, tmp_path: Path) -> None:
+    # Without byte fallback, a character that the model does not know is a piece of its own.
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(tmp_path / "m"), vocab_size=100, minloglevel=2,
+        normalization_rule_name="identity",
+    )  # fmt: skip
+    (tmp_path / "a.txt").write_text("fine\n\nwide\u3000space\n", encoding="utf-8")
+    with pytest.raises(BilmError, match=r"makes the piece '\\u3000' \(.*a\.txt, line 3\)"):
+        build(tmp_path / "a.txt", tmp_path / "c", "--sentencepiece-model", tmp_path / "m.model")
 
 
 def test_too_few_pieces_for_the_characters(tmp_path: Path) -> None:
