@@ -319,6 +319,9 @@ def test_the_command_prints_a_summary(text: Path, tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     for part in ("words/s", "types", "<UNK>", "train:", "heldout:", "peak memory"):
         assert part in result.stdout
+    names = {path.name for path in (tmp_path / "c").iterdir()}
+    assert names == {"corpus.json", "heldout-00000.tar", "lexicon.bin", "lexicon.counts.npy",
+                     "lexicon.offsets.npy", "train-00000.tar", "vocab.txt"}  # fmt: skip
     with tarfile.open(tmp_path / "c/train-00000.tar") as tar:
         assert all(member.isreg() and member.mtime == 0 for member in tar)
     assert str(tmp_path) not in (tmp_path / "c/corpus.json").read_text()

@@ -71,6 +71,13 @@ def test_any_text_comes_back_whole(text: Path, tmp_path: Path) -> None:
     assert Corpus.open(corpus).splits["train"].unknown_words == 0
 
 
+def test_common_white_space_gets_into_no_piece(text: Path, tmp_path: Path) -> None:
+    lines = [line.replace(" ", "\u3000", 2) for line in text.read_text().splitlines()]
+    text.write_bytes("\r\n".join(lines).encode())
+    corpus = build(text, tmp_path / "c", "--pieces", 400, "--heldout", 0, "--shuffle", "none")
+    assert decoded(corpus) == lines
+
+
 def test_the_model_and_the_bytes_are_reproducible(text: Path, tmp_path: Path) -> None:
     flags = ("--pieces", 400, "--heldout", 0.1, "--seed", 2)
     first = digests(build(text, tmp_path / "a", *flags))
