@@ -29,7 +29,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bilm.atomic import write_text
-from bilm.characters import SPECIAL_WORDS
 from bilm.corpus_manifest import (
     ALIGNMENT,
     FORMAT,
@@ -96,7 +95,7 @@ class SplitWriter:
         if int(lengths.sum(dtype=np.int64)) != len(ids):
             raise ValueError(f"lengths sum to {lengths.sum(dtype=np.int64)}, not {len(ids)} ids")
         if len(ids) and ids.min() < UNKNOWN_ID:
-            raise ValueError(f"{SPECIAL_WORDS[ids.min()]} inside a sentence; borders are implied")
+            raise ValueError(f"word id {ids.min()} in a sentence; its borders are implied")
         self._ids = np.concatenate([self._ids, ids])
         self._lengths = np.concatenate([self._lengths, lengths])
         self._write_blocks(last=False)

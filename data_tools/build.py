@@ -6,7 +6,7 @@
 
 One pass over the text. Everything is written into a hidden directory beside the output, which gets
 its name only when it is whole. Memory grows with the number of word types alone; the disk must
-hold 12 bytes a word while the build runs.
+hold about 9 bytes a word while the build runs.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Types are numbered as they appear; the final order (falling count) is known only at the end, and
 one table then turns provisional ids into final ones.
 
-Cost: about 150 bytes a word type; nothing that grows with the text. The sum over types is what
-limits the vocabulary of a corpus, not its size.
+Cost: about 170 bytes a word type; nothing that grows with the text.
 """
 
 from __future__ import annotations

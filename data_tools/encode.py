@@ -4,7 +4,7 @@ A worker decodes, splits into sentences, tokenises, and numbers the chunk's word
 that only distinct words and int32 arrays travel back. Results come in the order of the chunks
 whatever the number of workers, and at most two chunks a worker are under way, so memory stays flat.
 
-Cost: about 4 M words a second and core for `whitespace`, 0.2 M for `moses`.
+Cost: about 3 M words a second and core for `whitespace`, 0.2 M for `moses`.
 """
 
 from __future__ import annotations

@@ -140,18 +140,16 @@ def _check_file(path: Path, file_format: Format | None) -> Format:
     return _SUFFIXES[suffix]
 
 
-def read_chunks(
-    files: Iterable[InputFile], field: str, errors: str, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[Chunk]:
-    """The lines of all `files` in order, as chunks of about `chunk_bytes`."""
+def read_chunks(files: Iterable[InputFile], field: str, errors: str) -> Iterator[Chunk]:
+    """The lines of all `files` in order, as chunks of about `CHUNK_BYTES`."""
     bytes_before = 0
     for file in files:
         empty = True
         try:
             with open(file.path, "rb") as raw:
-                chunks = _cut_at_lines(raw, file, bytes_before, chunk_bytes)
+                chunks = _cut_at_lines(raw, file, bytes_before)
                 if file.format in ("csv", "tsv"):
-                    chunks = _parse_rows(chunks, file, field, errors, chunk_bytes)
+                    chunks = _parse_rows(chunks, file, field, errors)
                 for chunk in chunks:
                     empty = False
                     yield chunk
@@ -181,14 +179,12 @@ def _decompress(raw: BinaryIO, path: Path) -> _Readable:
     return raw
 
 
-def _cut_at_lines(
-    raw: BinaryIO, file: InputFile, bytes_before: int, chunk_bytes: int
-) -> Iterator[Chunk]:
+def _cut_at_lines(raw: BinaryIO, file: InputFile, bytes_before: int) -> Iterator[Chunk]:
     """Cut `raw` into chunks of whole lines; the last line may lack its line feed."""
     stream = _decompress(raw, file.path)
     line = 1
     pending = b""
-    while block := stream.read(chunk_bytes):
+    while block := stream.read(CHUNK_BYTES):
         if line == 1 and not pending:
             block = block.removeprefix(codecs.BOM_UTF8)
         cut = block.rfind(b"\n") + 1
@@ -230,7 +226,7 @@ def decode(chunk: Chunk, errors: str) -> str:
 
 
 def _parse_rows(
-    chunks: Iterator[Chunk], file: InputFile, field: str, errors: str, chunk_bytes: int
+    chunks: Iterator[Chunk], file: InputFile, field: str, errors: str
 ) -> Iterator[Chunk]:
     """Chunks of parsed rows: the wanted column, with the line where its row begins."""
     bytes_read = 0
@@ -269,7 +265,7 @@ def _parse_rows(
                 )
             rows.append((line, row[column]))
             size += len(row[column])
-            if size >= chunk_bytes:
+            if size >= CHUNK_BYTES:
                 yield Chunk(file, rows[0][0], b"", rows, bytes_read)
                 rows, size = [], 0
     except csv.Error as e:

@@ -81,28 +81,7 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
     )
     add("--output", required=True, type=Path, help="where to write; must not exist")
     add("--overwrite", action="store_true", help="replace an existing output once all is done")
-    add(
-        "--tokenizer",
-        choices=NAMES,
-        default="moses",
-        help="whitespace: the text is tokenised already; moses: raw text in a language with "
-        "spaces; sentencepiece: any raw text, into pieces (default: %(default)s)",
-    )
-    add("--language", default="en", help="of moses's rules (default: %(default)s)")
-    add(
-        "--sentencepiece-model",
-        type=Path,
-        metavar="FILE",
-        help="a trained model; without it one is trained on a sample of the training text",
-    )
-    add(
-        "--pieces",
-        type=int,
-        default=DEFAULT_PIECES,
-        metavar="N",
-        help="of the sentencepiece model that is trained (default: %(default)s)",
-    )
-    add("--lowercase", action="store_true", help="lowercase the text before tokenising")
+    _add_tokenizer_flags(parser)
     add(
         "--lines",
         choices=("sentences", "documents"),
@@ -136,6 +115,32 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
         help="processes that tokenise; the output does not depend on it (default: all cores)",
     )
     add("--seed", type=int, default=0, help="of held-out choice, sample and shuffle (default: 0)")
+
+
+def _add_tokenizer_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--tokenizer",
+        choices=NAMES,
+        default="moses",
+        help="whitespace: the text is tokenised already; moses: raw text in a language with "
+        "spaces; sentencepiece: any raw text, into pieces (default: %(default)s)",
+    )
+    add("--language", default="en", help="of moses's rules (default: %(default)s)")
+    add(
+        "--sentencepiece-model",
+        type=Path,
+        metavar="FILE",
+        help="a trained model; without it one is trained on a sample of the training text",
+    )
+    add(
+        "--pieces",
+        type=int,
+        default=DEFAULT_PIECES,
+        metavar="N",
+        help="of the sentencepiece model that is trained (default: %(default)s)",
+    )
+    add("--lowercase", action="store_true", help="lowercase the text before tokenising")
 
 
 def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
@@ -199,7 +204,7 @@ def read_options(args: argparse.Namespace) -> BuildOptions:
         errors=args.errors,
         heldout_share=share,
         seed=args.seed,
-        num_workers=args.workers if args.workers is not None else len(os.sched_getaffinity(0)),
+        num_workers=_num_cores() if args.workers is None else args.workers,
         overwrite=args.overwrite,
         max_vocab=getattr(args, "max_vocab", PUBLISHED_VOCABULARY),
         min_count=_min_count(args),
@@ -210,6 +215,13 @@ def read_options(args: argparse.Namespace) -> BuildOptions:
     )
     _check(options)
     return options
+
+
+def _num_cores() -> int:
+    """The cores that this process may use, where the system says so."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _min_count(args: argparse.Namespace) -> int:

@@ -8,7 +8,8 @@ it is spelt by bytes too.
 The sample is every line whose seeded hash is below a bound, and the bound is halved whenever the
 sample outgrows its budget: so it depends on the set of lines alone, not on their order.
 
-Cost: one extra pass over the input; training a sample of 8 MiB takes about a minute.
+Cost: one extra pass over the input; training 8,000 pieces on 8 MiB of English
+took about a quarter of a minute.
 """
 
 from __future__ import annotations

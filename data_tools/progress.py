@@ -38,17 +38,15 @@ class Progress:
         """`done` of the total and `words` have been done since the start."""
         now = time.monotonic()
         rate = words / max(now - self._start, 1e-9)
+        speed = f"{words:,} words, {rate:,.0f} words/s" if words else ""
         if self._bar is not None:
-            self._bar.set_postfix_str(f"{words:,} words, {rate:,.0f} words/s", refresh=False)
+            self._bar.set_postfix_str(speed, refresh=False)
             self._bar.update(done - self._done)
         elif now - self._last_line >= LINE_SECONDS:
             self._last_line = now
             share = done / self._total
             left = (now - self._start) * (1 - share) / share if share else 0.0
-            print(
-                f"{self._what}: {share:.0%}, {words:,} words, {rate:,.0f} words/s, "
-                f"{left:,.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )
+            parts = [f"{share:.0%}", speed, f"{left:,.0f} s left"]
+            line = ", ".join(part for part in parts if part)
+            print(f"{self._what}: {line}", file=sys.stderr, flush=True)
         self._done = done

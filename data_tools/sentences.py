@@ -6,7 +6,7 @@ abbreviation or an initial. The full stops of Chinese, Japanese, Arabic, Urdu an
 sentence too, the first two without any space. Line feeds inside a document are borders.
 
 Meant for language-model text, where a wrong border costs little: no model, no dictionary, about
-20 MB of text a second.
+15 MB of text a second.
 """
 
 from __future__ import annotations

@@ -1,0 +1,109 @@
+"""Speed and memory of building a corpus from tokenised text, once and repeated.
+
+    python benchmarks/build_corpus.py [--text FILE] [--workers N]
+
+Builds by the command that users run, in a process of its own, whose memory (with its workers) is
+sampled from outside. Prints one JSON line a build, and one with the ratio of the peaks: memory must
+grow with the word types, not with the text. Without --text, 10 M words of a Zipf-like text are
+generated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+REPEATS = (1, 4)
+SAMPLE_SECONDS = 0.02
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--text", type=Path, help="tokenised text, plain, one sentence a line")
+    parser.add_argument("--words", type=int, default=10_000_000, help="to generate without --text")
+    parser.add_argument("--types", type=int, default=300_000, help="to generate without --text")
+    parser.add_argument("--workers", type=int, default=2)
+    args = parser.parse_args()
+    peaks = []
+    with tempfile.TemporaryDirectory(prefix="bilm-benchmark-") as name:
+        directory = Path(name)
+        text = args.text
+        if text is None:
+            text = directory / "generated.txt"
+            generate(text, args.words, args.types)
+        for repeats in REPEATS:
+            result = measure(text, repeats, args.workers, directory)
+            peaks.append(result["peak_mib"])
+            print(json.dumps(result), flush=True)
+    print(json.dumps({"peak_ratio": round(peaks[-1] / peaks[0], 3)}))
+
+
+def generate(path: Path, num_words: int, num_types: int) -> None:
+    """Sentences of 5 to 45 words, drawn with probability about 1 / rank."""
+    random = np.random.default_rng(0)
+    with open(path, "w", encoding="utf-8") as file:
+        while num_words > 0:
+            lengths = random.integers(5, 46, size=min(40_000, num_words // 25 + 1))
+            ranks = np.exp(random.random(int(lengths.sum())) * np.log(num_types)).astype(int)
+            words = [f"{rank:x}" for rank in ranks.tolist()]
+            ends = np.cumsum(lengths).tolist()
+            for start, end in zip([0, *ends], ends, strict=False):
+                file.write(" ".join(words[start:end]) + "\n")
+            num_words -= len(words)
+
+
+def measure(text: Path, repeats: int, workers: int, directory: Path) -> dict[str, object]:
+    """Build a corpus of `text` repeated, and watch it."""
+    repeated, output = directory / "repeated.txt", directory / "corpus"
+    with open(repeated, "wb") as target:
+        for _ in range(repeats):
+            with open(text, "rb") as source:
+                shutil.copyfileobj(source, target, 1 << 20)
+    command = [sys.executable, "-m", "data_tools.build_corpus", "--input", str(repeated)]
+    command += ["--output", str(output), "--tokenizer", "whitespace", "--workers", str(workers)]
+    start = time.perf_counter()
+    process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, resident_bytes(process))
+        time.sleep(SAMPLE_SECONDS)
+    seconds = time.perf_counter() - start
+    if process.returncode:
+        raise SystemExit(f"the build failed with exit code {process.returncode}")
+    manifest = json.loads((output / "corpus.json").read_text(encoding="utf-8"))
+    words = sum(split["words"] for split in manifest["splits"].values())
+    shutil.rmtree(output)
+    return {
+        "repeats": repeats,
+        "words": words,
+        "types": manifest["num_types"],
+        "workers": workers,
+        "seconds": round(seconds, 2),
+        "words_per_second": round(words / seconds),
+        "peak_mib": round(peak / 2**20),
+    }
+
+
+def resident_bytes(process: psutil.Process) -> int:
+    """Resident memory of a process and its children now."""
+    total = 0
+    for member in [process, *process.children(recursive=True)]:
+        try:
+            total += member.memory_info().rss
+        except psutil.Error:  # it has just ended
+            continue
+    return total
+
+
+if __name__ == "__main__":
+    main()
