@@ -79,6 +79,8 @@ def atomic_directory(path: Path, error: type[BilmError], overwrite: bool = False
     try:
         yield temporary
         os.chmod(temporary, 0o777 & ~_umask())
+        for file in temporary.iterdir():  # some libraries write files for their owner alone
+            os.chmod(file, 0o666 & ~_umask())
         sync_tree(temporary)
         _replace_directory(temporary, path)
         sync_directory(path.parent)

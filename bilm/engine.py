@@ -48,6 +48,7 @@ class Cluster:
         self.device = torch.device(accelerator.device_name(local_rank))
         if self.device.type != "cpu":
             accelerator.set_device(local_rank)
+        torch.sparse.check_sparse_tensor_invariants.disable()  # said, so that torch does not warn
         warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
         deepspeed.init_distributed(
             dist_backend="gloo" if self.device.type == "cpu" else None,
@@ -228,6 +229,7 @@ def _deepspeed_config(config: Config, world: int) -> dict[str, Any]:
             f"{world} ranks of {config.deepspeed.gradient_accumulation_steps} micro-batches each; "
             f"it must be a multiple of {parts}"
         )
+    section["gradient_clipping"] = 0.0  # said, since DeepSpeed clips at 1.0 by default
     if config.deepspeed.zero_optimization.stage > 0:
         section["gradient_clipping"] = config.train.max_gradient_norm or 0.0
         section["zero_allow_untested_optimizer"] = True

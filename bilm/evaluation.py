@@ -50,11 +50,14 @@ def batch_tensors(
 
 
 def loss_sums(
-    model: BiLm, stream: BatchStream, device: torch.device, should_stop: Callable[[], bool]
-) -> Tensor | None:
+    model: BiLm,
+    stream: BatchStream,
+    device: torch.device,
+    check: Callable[[], None] = lambda: None,
+) -> Tensor:
     """This rank's loss sums by direction and its number of predictions, in float64.
 
-    None if `should_stop`, which is asked before each batch, says so.
+    `check` is called before each batch; what it raises ends the evaluation.
     """
     rows_state = None
     totals = torch.zeros(model.config.num_directions + 1, dtype=torch.float64)
@@ -63,8 +66,7 @@ def loss_sums(
     try:
         with torch.inference_mode():
             for batch in _epoch(stream):
-                if should_stop():
-                    return None
+                check()
                 words, inverse, targets = batch_tensors(batch, stream.corpus, model.config, device)
                 state = rows_state or model.zero_state(inverse.shape[1])
                 sums, rows_state = model(words, inverse, targets, state)

@@ -8,6 +8,7 @@ sentencepiece, `tokenizer.model`. Nothing in it is executable, and everything is
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,9 +17,11 @@ import torch
 from pydantic import JsonValue
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import Tensor
 
 from bilm.atomic import atomic_directory, write_text
 from bilm.config import ModelConfig, PositiveInt
+from bilm.corpus import Corpus
 from bilm.errors import CheckpointError
 from bilm.model import BiLm
 from bilm.published import empty_model, load_published, save_published
@@ -71,6 +74,21 @@ class PretrainedBiLm:
                 f"{options_json} has {model.vocabulary_size:,}"
             )
         return cls(model, words)
+
+    @classmethod
+    def from_weights(
+        cls, config: ModelConfig, corpus: Corpus, weights: Mapping[str, Tensor]
+    ) -> PretrainedBiLm:
+        """A model by its weights, with the vocabulary and the tokeniser of its corpus."""
+        model = empty_model(config, corpus.vocabulary_size)
+        parameters = dict(model.named_parameters())
+        if parameters.keys() != weights.keys():
+            odd = ", ".join(sorted(parameters.keys() ^ weights.keys())[:5])
+            raise CheckpointError(f"the weights differ from those of the model in: {odd}")
+        with torch.no_grad():
+            for name, parameter in parameters.items():
+                parameter.copy_(weights[name])
+        return cls(model, corpus.vocabulary, corpus.tokenizer())
 
     def save_published(self, options_json: Path | str, weights_hdf5: Path | str) -> None:
         """Write the published pair of files."""

@@ -31,7 +31,7 @@ from bilm.atomic import write_text
 from bilm.batches import Batch, BatchStream
 from bilm.bilstm import BiLstmState
 from bilm.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, Checkpoint, CheckpointStore
-from bilm.config import Config, ModelConfig
+from bilm.config import Config
 from bilm.corpus import Corpus
 from bilm.engine import Cluster, Engine
 from bilm.errors import CheckpointError, ConfigError, CorpusError, DivergedError
@@ -42,7 +42,6 @@ from bilm.metrics import Meters, MetricsLog
 from bilm.model import BiLm, training_objective
 from bilm.optimizer import learning_rate_at
 from bilm.pretrained import PretrainedBiLm
-from bilm.published import empty_model
 from bilm.sampled_softmax import Negatives
 from bilm.signals import StopRequest
 
@@ -132,6 +131,10 @@ def _prepared(config: Config, fresh: bool) -> Iterator[tuple[Run, BatchStream, i
         run = _resume(config, cluster, corpus, engine, store, heldout, stop, checkpoint)
         yield run, stream, _num_steps(config, stream)
     cluster.close()
+
+
+class _Stopped(Exception):
+    """Some rank was asked to stop in the middle of an evaluation."""
 
 
 @dataclass
@@ -284,13 +287,9 @@ class Run:
             return False
         begun = time.monotonic()
         model, cluster = self.engine.model, self.cluster
-        sums = loss_sums(
-            model,
-            self.heldout,
-            cluster.device,
-            should_stop=lambda: cluster.any(self.stop.reason is not None),
-        )
-        if sums is None:
+        try:
+            sums = loss_sums(model, self.heldout, cluster.device, self._check_stop)
+        except _Stopped:
             return True  # not evaluated: a resumed run evaluates first
         totals = cluster.gather(sums).cpu().sum(dim=0)
         perplexity = perplexity_of(totals, self.corpus, HELDOUT)
@@ -304,6 +303,10 @@ class Run:
             self._export_best()
         return False
 
+    def _check_stop(self) -> None:
+        if self.cluster.any(self.stop.reason is not None):
+            raise _Stopped
+
     def _is_out_of_patience(self) -> bool:
         patience = self.config.train.evaluation.patience
         is_out = patience is not None and self.progress.evaluations_since_best >= patience
@@ -316,9 +319,8 @@ class Run:
         with self.cluster.together():
             if self.cluster.is_first:
                 directory = Path(self.config.train.output_dir) / BEST_MODEL_DIRECTORY
-                pretrained_from_weights(self.config.model, self.corpus, weights).save_pretrained(
-                    directory, overwrite=True
-                )
+                best = PretrainedBiLm.from_weights(self.config.model, self.corpus, weights)
+                best.save_pretrained(directory, overwrite=True)
 
     def _save(self) -> None:
         begun = time.monotonic()
@@ -341,17 +343,6 @@ class Run:
                 self.store.prune(keep, self.progress.best_step)
                 if self.log is not None:
                     self.log.checkpoint(saved.step, saved.path, time.monotonic() - begun)
-
-
-def pretrained_from_weights(
-    config: ModelConfig, corpus: Corpus, weights: dict[str, Tensor]
-) -> PretrainedBiLm:
-    """The model of a run, with the vocabulary and the tokeniser of its corpus."""
-    model = empty_model(config, corpus.vocabulary_size)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(weights[name])
-    return PretrainedBiLm(model, corpus.vocabulary, corpus.tokenizer())
 
 
 def _streams(

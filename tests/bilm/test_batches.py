@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from small_corpus import write_corpus
 
 from bilm import row_layout
 from bilm.batches import IGNORED, MAX_PREFETCH, Batch, BatchStream
 from bilm.characters import char_ids
 from bilm.corpus import Corpus
 from bilm.errors import ConfigError, CorpusError
+from tests.bilm.small_corpus import write_corpus
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -113,7 +113,7 @@ FAULTS = {
     ),
     "expected counts not subtracted": (
         "sampled_softmax.py",
-        "true_logit - true_log_count.to(hidden.dtype)",
+        "true_logit - true_log_count.to(true_logit.dtype)",
         "true_logit",
         (SOFTMAX,),
     ),

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
-from corpus_reading import digests, run, sentences
 
 from bilm.corpus import Corpus
 from bilm.errors import BilmError
@@ -23,6 +22,7 @@ from data_tools import build_corpus, build_shards, build_vocab
 from data_tools.encode import HeldoutChoice
 from data_tools.inputs import find_inputs, read_chunks
 from data_tools.sentences import split_sentences
+from tests.data_tools.corpus_reading import digests, run, sentences
 
 WHITESPACE = ("--tokenizer", "whitespace", "--min-count", "1")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus_reading import digests, run
 
 from data_tools.demo_grammar import CONTRASTS, demo_grammar
 from data_tools.generate_demo import generate
 from data_tools.grammar import Grammar, Template
+from tests.data_tools.corpus_reading import digests, run
 
 
 @pytest.mark.parametrize("max_words", [1, 2])

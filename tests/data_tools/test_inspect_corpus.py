@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus_reading import run
 
 from bilm.errors import CorpusError
 from data_tools import build_corpus, inspect_corpus
 from data_tools.inspect_corpus import quantiles
+from tests.data_tools.corpus_reading import run
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sentencepiece
-from corpus_reading import REPOSITORY, digests, sentences
 
 from bilm.corpus import Corpus
 from bilm.errors import BilmError
@@ -17,6 +16,7 @@ from data_tools.encode import HeldoutChoice
 from data_tools.inputs import InputFile
 from data_tools.options import BuildOptions
 from data_tools.pieces import sample_sentences
+from tests.data_tools.corpus_reading import REPOSITORY, digests, sentences
 
 DATA = REPOSITORY.parent / "shared" / "data"
 LANGUAGES = ("zh", "ja", "ru", "ar", "th")

@@ -13,11 +13,11 @@ from pathlib import Path
 import psutil
 import pytest
 import zstandard
-from corpus_reading import REPOSITORY, digests, run
 
 from bilm.corpus import Corpus
 from bilm.errors import BilmError
 from data_tools import build_corpus, build_shards
+from tests.data_tools.corpus_reading import REPOSITORY, digests, run
 
 GOOD = "a b c\nd e f\n"
 # Random bytes do not compress, so that a cut falls inside the stream.

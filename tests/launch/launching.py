@@ -1,0 +1,195 @@
+"""Real launches of a tiny run, and what they left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from safetensors.torch import load_file
+
+from tests.conftest import ROOT
+
+TIMEOUT_SECONDS = 180
+
+TINY: dict[str, Any] = {
+    "model": {
+        "characters": {"embedding_dim": 4, "filters": [[1, 8], [2, 8], [3, 16]], "num_highway": 1},
+        "lstm": {"dim": 32, "projection_dim": 16, "num_layers": 2},
+        "softmax": {"num_negatives": 50},
+        "dropout": 0.0,
+    },
+    "data": {"corpus": "", "unroll_steps": 6},
+    "train": {
+        "output_dir": "",
+        "num_epochs": 100,
+        "max_steps": 12,
+        "evaluation": {"every_steps": 6, "rows": 4},
+        "checkpoints": {"every_steps": 4},
+        "log": {"every_steps": 1, "histograms_every_steps": 5},
+        "timeout_seconds": 60,
+    },
+    "deepspeed": {"train_batch_size": 8},
+}
+
+
+def build_demo_corpus(directory: Path, sentences: int = 600) -> Path:
+    """Generate text and build a corpus of it, by the real commands."""
+    text = directory / "text"
+    for command in (
+        ["data_tools.generate_demo", "--output", str(text), "--sentences", str(sentences)],
+        [
+            "data_tools.build_corpus",
+            *("--input", str(text / "train.txt"), "--heldout", str(text / "heldout.txt")),
+            *("--tokenizer", "whitespace", "--workers", "1", "--min-count", "1"),
+            *("--output", str(directory / "corpus")),
+        ],
+    ):
+        subprocess.run([sys.executable, "-m", *command], check=True, cwd=ROOT, capture_output=True)
+    return directory / "corpus"
+
+
+def command_for(corpus: Path, output: Path, *overrides: str, ranks: int | None = 1) -> list[str]:
+    """The command line of a tiny run; `ranks=None` is without the deepspeed launcher."""
+    config = output.parent / "tiny.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(json.dumps(TINY), encoding="utf-8")
+    script = [
+        str(ROOT / "launch" / "pretrain.py"),
+        *("--config", str(config), f"data.corpus={corpus}", f"train.output_dir={output}"),
+        *overrides,
+    ]
+    if ranks is None:
+        return [sys.executable, *script]
+    return [
+        *(str(Path(sys.executable).parent / "deepspeed"), "--num_gpus", str(ranks)),
+        *("--master_port", str(free_port())),
+        *script,
+    ]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+def launch(
+    corpus: Path, output: Path, *overrides: str, ranks: int | None = 1, code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run to the end, which must come with exit code `code`."""
+    done = subprocess.run(
+        command_for(corpus, output, *overrides, ranks=ranks),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        env=environment(),
+        cwd=ROOT,
+    )
+    assert done.returncode == code, done.stdout[-3000:] + done.stderr[-6000:]
+    return done
+
+
+def start(corpus: Path, output: Path, *overrides: str, ranks: int = 1) -> subprocess.Popen[bytes]:
+    """Start in the background, in a process group of its own."""
+    log = open(output.with_suffix(".log"), "ab")  # noqa: SIM115
+    return subprocess.Popen(
+        command_for(corpus, output, *overrides, ranks=ranks),
+        stdout=log,
+        stderr=log,
+        env=environment(),
+        cwd=ROOT,
+        start_new_session=True,
+    )
+
+
+def tree_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The outer process and all below it."""
+    outer = psutil.Process(process.pid)
+    return [outer, *outer.children(recursive=True)]
+
+
+def ranks_of(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that train, in the order of their ranks."""
+    found = []
+    for process in processes:
+        line = process.cmdline()
+        if any(part.startswith("--local_rank=") for part in line) and "-m" not in line:
+            found.append(process)
+    return sorted(found, key=lambda p: p.cmdline())
+
+
+def wait_for_step(output: Path, step: int) -> None:
+    """Until metrics.jsonl has the line of `step`."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        if any(line["step"] >= step for line in events(output, "train")):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no step {step} in {TIMEOUT_SECONDS} s")
+
+
+def wait_gone(processes: list[psutil.Process]) -> None:
+    """Until all of them have ended; those that have not are ended, and named."""
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    names = [p.cmdline() for p in alive]
+    for process in alive:
+        process.kill()
+    assert not names
+
+
+def events(output: Path, kind: str) -> list[dict[str, Any]]:
+    path = output / "metrics.jsonl"
+    if not path.exists():
+        return []
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            continue  # being written
+    return [line for line in lines if line["event"] == kind]
+
+
+def losses(output: Path) -> list[tuple[float, ...]]:
+    """Both losses of every step; each step must be there once."""
+    lines = events(output, "train")
+    assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
+    return [tuple(line[k] for k in line if k.startswith("loss_")) for line in lines]
+
+
+def final_tensors(output: Path, step: int) -> dict[str, torch.Tensor]:
+    """Everything in the checkpoint of `step`."""
+    directory = output / "checkpoints" / f"step-{step:08d}"
+    return {
+        f"{file.stem}/{name}": tensor
+        for file in sorted(directory.glob("*.safetensors"))
+        for name, tensor in load_file(file).items()
+    }
+
+
+def assert_same_run(first: Path, second: Path, step: int, tolerance: float = 0.0) -> None:
+    """The same losses at each step, the same checkpoint in the end."""
+    ours, theirs = losses(first), losses(second)
+    assert len(ours) == len(theirs) == step
+    greatest = max(
+        abs(a - b) for x, y in zip(ours, theirs, strict=True) for a, b in zip(x, y, strict=True)
+    )
+    assert greatest <= tolerance, f"losses differ by {greatest}"
+    one, other = final_tensors(first, step), final_tensors(second, step)
+    assert one.keys() == other.keys()
+    for name in one:
+        difference = (one[name] - other[name]).abs().max().item()
+        assert difference <= tolerance, f"{name} differs by {difference}"
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port

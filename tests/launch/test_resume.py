@@ -1,0 +1,167 @@
+"""Stopping and going on: kills, signals, other numbers of ranks, damaged checkpoints."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.launch.launching import (
+    assert_same_run,
+    build_demo_corpus,
+    events,
+    launch,
+    ranks_of,
+    start,
+    tree_of,
+    wait_for_step,
+    wait_gone,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.launch]
+STEPS = 12
+DROPOUT = "model.dropout=0.2"  # so that its randomness is restored too
+LONG = "train.max_steps=100000"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_demo_corpus(tmp_path_factory.mktemp("demo"))
+
+
+@pytest.fixture(scope="module")
+def unbroken(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two ranks, dropout, never disturbed."""
+    output = tmp_path_factory.mktemp("unbroken") / "run"
+    launch(corpus, output, DROPOUT, ranks=2)
+    return output
+
+
+def test_kill_9_and_resume_bit_for_bit(corpus: Path, unbroken: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    process = start(corpus, output, DROPOUT, ranks=2)
+    wait_for_step(output, 6)  # past the checkpoint of step 4, in mid-epoch
+    processes = tree_of(process)
+    for one in processes:
+        one.kill()
+    process.wait()
+    wait_gone(processes)
+    done = launch(corpus, output, DROPOUT, ranks=2)
+    assert "resuming from" in done.stderr
+    assert_same_run(unbroken, output, STEPS)
+    # Held-out evaluations too, each once.
+    ours, theirs = ([e["perplexity"] for e in events(o, "heldout")] for o in (unbroken, output))
+    assert ours == theirs
+
+
+def test_two_one_two_ranks(corpus: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
+    launch(corpus, whole, ranks=None)
+    for ranks, steps in ((2, 4), (None, 8), (2, STEPS)):
+        launch(corpus, broken, f"train.max_steps={steps}", ranks=ranks)
+    assert_same_run(whole, broken, STEPS, 1e-5)
+
+
+@pytest.mark.parametrize("target", ["outer", "launcher", "rank", "all"])
+def test_sigterm_saves_and_leaves_nobody_behind(corpus: Path, target: str, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    process = start(corpus, output, LONG, "train.checkpoints.every_steps=100000", ranks=2)
+    wait_for_step(output, 3)
+    processes = tree_of(process)
+    ranks = ranks_of(processes)
+    assert len(ranks) == 2
+    (launcher,) = {psutil.Process(rank.ppid()) for rank in ranks}
+    assert launcher.pid != process.pid
+    goals = {
+        "outer": [processes[0]],
+        "launcher": [launcher],
+        "rank": [ranks[1]],
+        "all": processes,
+    }[target]
+    for one in goals:
+        one.send_signal(signal.SIGTERM)
+    wait_gone(processes)
+    code = process.wait()
+    # A rank's own code reaches the shell unless DeepSpeed's processes got the signal themselves.
+    assert code == {"outer": -signal.SIGTERM, "launcher": 1, "rank": 75, "all": -15}[target]
+    last = events(output, "train")[-1]["step"]
+    (saved,) = events(output, "checkpoint")
+    assert saved["step"] == last
+    done = launch(corpus, output, f"train.max_steps={last + 2}", ranks=2)
+    assert f"step-{last:08d}" in done.stderr
+    assert [e["step"] for e in events(output, "train")] == list(range(1, last + 3))
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(
+    corpus: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    launch(corpus, output, DROPOUT, "train.max_steps=8", ranks=2)
+    newest = output / "checkpoints" / "step-00000008" / "optimizer.safetensors"
+    data = bytearray(newest.read_bytes())
+    data[-7] ^= 1
+    newest.write_bytes(data)
+    done = launch(corpus, output, DROPOUT, ranks=2)
+    assert "optimizer.safetensors is damaged" in done.stderr
+    assert "resuming from" in done.stderr
+    assert "step-00000004" in done.stderr
+    assert_same_run(unbroken, output, STEPS)
+
+
+def test_another_run_is_refused_with_the_differing_keys(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    launch(corpus, output, "train.max_steps=2", ranks=None)
+    for overrides, message in (
+        (["model.lstm.dim=48"], "model: "),
+        (["train.seed=5"], "train.seed: 0 in the checkpoint, 5 now"),
+        (["deepspeed.train_batch_size=4"], "deepspeed.train_batch_size: 8"),
+        (["--fresh"], "--fresh"),
+    ):
+        done = launch(corpus, output, *overrides, ranks=None, code=2)
+        assert message in done.stderr
+    other = build_demo_corpus(tmp_path / "other", sentences=500)
+    done = launch(other, output, ranks=None, code=2)
+    assert "data.corpus" in done.stderr
+
+
+def test_a_second_run_in_the_same_place_is_refused(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    process = start(corpus, output, LONG, ranks=1)
+    try:
+        wait_for_step(output, 2)
+        done = launch(corpus, output, ranks=None, code=2)
+        assert "another process is training" in done.stderr
+    finally:
+        processes = tree_of(process)
+        for one in processes:
+            one.kill()
+        process.wait()
+        wait_gone(processes)
+
+
+def test_no_checkpoint_left_is_an_error_not_a_new_run(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    launch(corpus, output, "train.max_steps=4", ranks=None)
+    for file in (output / "checkpoints").glob("*/run.json"):
+        file.write_text("{}")
+    done = launch(corpus, output, ranks=None, code=2)
+    assert "none of the checkpoints" in done.stderr
+
+
+def test_a_kill_before_the_first_checkpoint_starts_again(corpus: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
+    launch(corpus, whole, "train.max_steps=3", ranks=None)
+    process: subprocess.Popen[bytes] = start(
+        corpus, broken, LONG, "train.checkpoints.every_steps=100000", ranks=1
+    )
+    wait_for_step(broken, 2)
+    processes = tree_of(process)
+    for one in processes:
+        one.kill()
+    process.wait()
+    wait_gone(processes)
+    launch(corpus, broken, "train.max_steps=3", ranks=None)
+    assert_same_run(whole, broken, 3)
