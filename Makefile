@@ -2,6 +2,7 @@
 # and installs nothing on the second.
 PYTHON ?= python3
 BIN := .venv/bin
+DEMO := demo
 
 .PHONY: help install demo test check clean
 
@@ -16,7 +17,15 @@ help:           ## what can be made
 
 install: .venv/.installed   ## make .venv with everything in it
 
-test: .venv/.installed      ## every test but the chaos table
+demo: .venv/.installed      ## the whole walk in a few minutes, on text that we generate
+	$(BIN)/python -m data_tools.generate_demo --output $(DEMO)/text --seed 0 --overwrite
+	$(BIN)/python -m data_tools.build_corpus --tokenizer whitespace --overwrite \
+		--input $(DEMO)/text/train.txt --heldout $(DEMO)/text/heldout.txt --output $(DEMO)/corpus
+	PATH="$(CURDIR)/$(BIN):$$PATH" deepspeed --quiet --num_gpus 2 launch/pretrain.py \
+		--config configs/demo.json data.corpus=$(DEMO)/corpus train.output_dir=$(DEMO)/run
+	$(BIN)/python launch/demo_summary.py $(DEMO)
+
+test: .venv/.installed      ## every test
 	$(BIN)/python -m pytest
 
 check: .venv/.installed     ## ruff, mypy and the fast tests
@@ -26,4 +35,4 @@ check: .venv/.installed     ## ruff, mypy and the fast tests
 	$(BIN)/python -m pytest -m 'not slow' -n 2
 
 clean:                      ## remove what demo and tests made
-	rm -rf demo runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -24,7 +24,11 @@ import deepspeed
 import torch
 import torch.distributed
 from deepspeed.accelerator import get_accelerator
-from deepspeed.utils import safe_get_full_optimizer_state, safe_set_full_optimizer_state
+from deepspeed.utils import (
+    safe_get_full_optimizer_state,
+    safe_set_full_optimizer_state,
+    safe_set_local_optimizer_state,
+)
 from torch import Tensor, nn
 
 from bilm.config import Config
@@ -129,6 +133,7 @@ class Engine:
         self._inner_optimizer: torch.optim.Optimizer = (
             self._optimizer.optimizer if self.is_partitioned else self._optimizer
         )
+        self._allocate_state()
 
     def autocast(self) -> AbstractContextManager[None]:
         """Products in the configured precision."""
@@ -198,26 +203,37 @@ class Engine:
         """At ZeRO stage 3 each rank holds a part; inside this context, all of each weight."""
         return deepspeed.zero.GatheredParameters(list(self.model.parameters()))  # type: ignore[no-any-return]
 
+    def _allocate_state(self) -> None:
+        """Make the optimiser's memory now: Adam would make it at the first step only."""
+        flat = [p for group in self._inner_optimizer.param_groups for p in group["params"]]
+        for name in ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"):
+            flat = getattr(self._optimizer, name, flat)  # ZeRO 1 and 2; ZeRO 3
+        for parameter in flat:
+            state = self._inner_optimizer.state[parameter]
+            state.setdefault("step", torch.tensor(0.0))
+            for key in self._state_names:
+                if key not in state:
+                    state[key] = torch.zeros_like(parameter.data)
+        if hasattr(self._optimizer, "_lazy_init_hp_params_optimizer_state"):
+            self._optimizer._lazy_init_hp_params_optimizer_state()
+
     def _get_state(self, parameter: nn.Parameter, key: str) -> Tensor:
         if self.is_partitioned:
             return safe_get_full_optimizer_state(parameter, key)  # type: ignore[no-any-return]
-        state = self._inner_optimizer.state[parameter]
-        return state[key] if key in state else torch.zeros_like(parameter)
+        return self._inner_optimizer.state[parameter][key]  # type: ignore[no-any-return]
 
     def _set_state(self, parameter: nn.Parameter, key: str, value: Tensor) -> None:
-        if self.is_partitioned:
-            # Stage 3 slices the flat value by rank, and fails where the last slice is shorter.
-            padding = -value.numel() % self._cluster.world
-            if hasattr(parameter, "ds_shape"):
-                value = torch.nn.functional.pad(value.flatten(), (0, padding))
-            safe_set_full_optimizer_state(parameter, value, key)
+        if not self.is_partitioned:
+            self._inner_optimizer.state[parameter][key].copy_(value)
             return
-        state = self._inner_optimizer.state[parameter]
-        if key in state:
-            state[key].copy_(value)
-        else:  # Adam makes its state at the first step
-            state[key] = value.clone()
-            state.setdefault("step", torch.tensor(0.0))
+        if hasattr(parameter, "ds_shape"):
+            # By our own slice: stage 3's way by the whole fails where the last slice is shorter.
+            padding = -value.numel() % self._cluster.world
+            padded = torch.nn.functional.pad(value.flatten(), (0, padding))
+            mine = padded.chunk(self._cluster.world)[self._cluster.rank]
+            safe_set_local_optimizer_state(parameter, mine, key)
+        else:
+            safe_set_full_optimizer_state(parameter, value, key)
 
 
 def _deepspeed_config(config: Config, world: int) -> dict[str, Any]:

@@ -49,8 +49,12 @@ class PeerError(BilmError):
     """Another rank has failed, and has said why."""
 
 
-def run_command(main: Callable[[], int | None]) -> NoReturn:
-    """Run `main` as a command: user errors go to stderr in one message, with exit code 2."""
+def run_command(main: Callable[[], int | None], tear_down: bool = True) -> NoReturn:
+    """Run `main` as a command: user errors go to stderr in one message, with exit code 2.
+
+    Without `tear_down` the process ends at once, when all is said and written: the threads of a
+    communication library have been seen to abort in the interpreter's own slow end.
+    """
     try:
         code = main() or 0
         sys.stdout.flush()
@@ -66,4 +70,7 @@ def run_command(main: Callable[[], int | None]) -> NoReturn:
         # interpreter's own flush at exit does not complain a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    if not tear_down:
+        sys.stderr.flush()
+        os._exit(code)
     raise SystemExit(code)

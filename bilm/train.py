@@ -158,7 +158,7 @@ class Run:
         train, progress = self.config.train, self.progress
         evaluate_every = train.evaluation.every_steps or stream.steps_per_epoch
         batches = stream.read(progress.step, num_steps, workers=self.config.data.num_workers)
-        saved_step = progress.step
+        saved = dataclasses.replace(progress)
         must_stop = self._evaluate_if_due(evaluate_every, num_steps)
         while progress.step < num_steps and not must_stop and not self._is_out_of_patience():
             begun = time.monotonic()
@@ -176,9 +176,9 @@ class Run:
             must_stop = must_stop or self._evaluate_if_due(evaluate_every, num_steps)
             if progress.step % train.checkpoints.every_steps == 0:
                 self._save()
-                saved_step = progress.step
+                saved = dataclasses.replace(progress)
         batches.close()
-        if saved_step != progress.step or progress.evaluated_step == progress.step:
+        if saved != progress:
             self._save()
         if not must_stop:
             return 0

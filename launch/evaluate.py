@@ -114,4 +114,4 @@ def _check_fit(source: PretrainedBiLm, corpus: Corpus, arguments: argparse.Names
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_command(main, tear_down=False)

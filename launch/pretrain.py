@@ -94,4 +94,4 @@ def _share_cores() -> None:
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_command(main, tear_down=False)

@@ -97,6 +97,7 @@ def launch(
 
 def start(corpus: Path, output: Path, *overrides: str, ranks: int = 1) -> subprocess.Popen[bytes]:
     """Start in the background, in a process group of its own."""
+    output.parent.mkdir(parents=True, exist_ok=True)
     log = open(output.with_suffix(".log"), "ab")  # noqa: SIM115
     return subprocess.Popen(
         command_for(corpus, output, *overrides, ranks=ranks),

@@ -83,8 +83,8 @@ def test_sigterm_saves_and_leaves_nobody_behind(corpus: Path, target: str, tmp_p
     }[target]
     for one in goals:
         one.send_signal(signal.SIGTERM)
+    code = process.wait(timeout=60)
     wait_gone(processes)
-    code = process.wait()
     # A rank's own code reaches the shell unless DeepSpeed's processes got the signal themselves.
     assert code == {"outer": -signal.SIGTERM, "launcher": 1, "rank": 75, "all": -15}[target]
     last = events(output, "train")[-1]["step"]

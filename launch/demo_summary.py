@@ -1,0 +1,66 @@
+"""The end of `make demo`: what was learned, beside what could be."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bilm.errors import CheckpointError, run_command
+
+
+def main() -> int:
+    """Print held-out perplexity beside the grammar's limit, and senses of a word by context."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("directory", type=Path, help="where make demo has worked")
+    directory = parser.parse_args().directory
+    grammar = json.loads((directory / "text" / "grammar.json").read_text(encoding="utf-8"))
+    lines = (directory / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    heldout = [e for e in map(json.loads, lines) if e["event"] == "heldout"]
+    if not heldout:
+        raise CheckpointError(f"{directory / 'run'} has no held-out evaluation yet")
+    best = min(heldout, key=lambda event: float(event["perplexity"]))
+    limit = grammar["heldout_limit_perplexity"]
+    vocabulary = grammar["vocabulary"]
+    print("\nHeld-out perplexity (full softmax)          above the limit")
+    print(f"  a uniform guess           {vocabulary:8.2f}")
+    for name in ("forward", "backward"):
+        value = best[f"perplexity_{name}"]
+        print(f"  the biLM, {name:<15} {value:8.2f}          {value / limit - 1:8.1%}")
+    print(f"  the best possible         {limit:8.2f}")
+    _show_senses(directory / "run" / "best")
+    print("\nCurves:     .venv/bin/tensorboard --logdir", directory / "run")
+    print(
+        "The model:  bilm.Embedder.from_pretrained(" + repr(str(directory / "run" / "best")) + ")"
+    )
+    return 0
+
+
+def _show_senses(model: Path) -> None:
+    """The same word in sentences of one topic, and of two."""
+    from bilm.embedder import Embedder
+
+    sentences = [
+        "the bank sells this broker",
+        "the bank funds many prices",
+        "the bank shades one river",
+    ]
+    vectors = [
+        layers[-1][sentence.split().index("bank")]
+        for sentence, layers in zip(
+            sentences, Embedder.from_pretrained(model).embed(sentences, state="warm"), strict=True
+        )
+    ]
+    print('\n"bank" in context: cosine of its top-layer vectors')
+    for i, j in ((0, 1), (0, 2)):
+        a, b = vectors[i], vectors[j]
+        cosine = float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))
+        print(f"  {cosine:5.2f}   {sentences[i]!r}, {sentences[j]!r}")
+
+
+if __name__ == "__main__":
+    run_command(main)
