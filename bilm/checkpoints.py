@@ -91,7 +91,7 @@ class CheckpointStore:
                 file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)}
                 for file in sorted(temporary.iterdir())
             }
-            write_text(temporary / MANIFEST_FILE, json.dumps({"files": files}, indent=1) + "\n")
+            write_text(temporary / MANIFEST_FILE, _manifest_text({"files": files}))
         (self.directory / EVER_SAVED_FILE).touch()
         return self.verify(path)
 
@@ -118,6 +118,8 @@ class CheckpointStore:
         """Check every file of a checkpoint against its manifest."""
         tree = read_json(path / MANIFEST_FILE, CheckpointError, MAX_JSON_BYTES)
         manifest = parse_section(_Manifest, tree, str(path / MANIFEST_FILE), CheckpointError)
+        if (path / MANIFEST_FILE).read_text(encoding="utf-8") != _manifest_text(tree):
+            raise CheckpointError(f"{path / MANIFEST_FILE} is not as it was written")
         expected = {f"{name}.safetensors" for name in TENSOR_FILES} | {RUN_FILE}
         if set(manifest.files) != expected:
             odd = ", ".join(sorted(set(manifest.files) ^ expected))
@@ -144,6 +146,11 @@ class CheckpointStore:
             return []
         found = [p for p in self.directory.iterdir() if _NAME.fullmatch(p.name) and p.is_dir()]
         return sorted(found, key=lambda p: int(p.name.removeprefix("step-")), reverse=True)
+
+
+def _manifest_text(tree: Any) -> str:
+    """One text for one content, so that any change of the file is seen."""
+    return json.dumps(tree, indent=1) + "\n"
 
 
 def _verify_file(path: Path, entry: _FileEntry) -> None:

@@ -73,7 +73,11 @@ def _hint(root: type[BaseModel], location: Sequence[int | str]) -> str:
     key = str(location[-1])
     section: type[BaseModel] = root
     for part in location[:-1]:
-        section = section_of(section.model_fields[str(part)].annotation) or section
+        field = section.model_fields.get(str(part))
+        inner = section_of(field.annotation) if field is not None else None
+        if inner is None:
+            return ""  # inside an object whose keys are free
+        section = inner
     if issubclass(section, Section) and key in section.refused_keys:
         return f" here: {section.refused_keys[key]}"
     near = difflib.get_close_matches(key, section.model_fields, n=1, cutoff=0.6)

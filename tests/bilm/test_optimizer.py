@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from bilm.config import OptimizerConfig
-from bilm.optimizer import build_optimizer, clip_gradients
+from bilm.optimizer import build_optimizer, clip_gradients, learning_rate_at
 
 
 def parameters() -> tuple[nn.Parameter, nn.Parameter]:
@@ -44,3 +44,18 @@ def test_adagrad_as_published() -> None:
     model.weight.grad = torch.full((1, 1), 3.0)
     optimizer.step()
     assert model.weight.item() == pytest.approx(0.5 - 0.2 * 3.0 / (1.0 + 9.0) ** 0.5, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("decay", "expected"),
+    [
+        ("none", [0.1, 0.2, 0.2, 0.2, 0.2, 0.2]),
+        ("linear", [0.1, 0.2, 0.2, 0.15, 0.1, 0.05]),
+        ("cosine", [0.1, 0.2, 0.2, 0.1707107, 0.1, 0.0292893]),
+        ("inverse_sqrt", [0.1, 0.2, 0.2, 0.1632993, 0.1414214, 0.1264911]),
+    ],
+)
+def test_schedules(decay: str, expected: list[float]) -> None:
+    config = OptimizerConfig.model_validate({"warmup_steps": 2, "decay": decay})
+    rates = [learning_rate_at(config, step, 6) for step in range(6)]
+    assert rates == pytest.approx(expected)

@@ -1,0 +1,196 @@
+"""Where the time of one training step goes: `python benchmarks/step.py --config configs/big.json`
+
+One process, no DeepSpeed: encoder, LSTMs, softmax (each forward and backward), gradient clip and
+optimiser, on random words of a Zipf distribution at the real shapes. Prints one JSON line a figure:
+median seconds with spread, and the share of the product peak (the best square product measured in
+the same run) that the arithmetic of a perfect implementation would need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bilm.characters import char_ids
+from bilm.config import Config, load_config
+from bilm.model import BiLm, training_objective
+from bilm.optimizer import build_optimizer, clip_gradients
+
+
+def product_peak(size: int = 2048, repeats: int = 8) -> float:
+    """The best rate of a square float32 product, in operations a second."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    best = float("inf")
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        a @ b
+        best = min(best, time.perf_counter() - begun)
+    return 2 * size**3 / best
+
+
+def zipf_batch(
+    vocabulary_size: int, rows: int, time_steps: int, seed: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct words' characters, inverse and targets of both directions."""
+    rng = np.random.default_rng(seed)
+    weights = 1.0 / np.arange(1, vocabulary_size - 2)
+    ids = 3 + rng.choice(vocabulary_size - 3, (rows, time_steps + 1), p=weights / weights.sum())
+    inputs = np.stack([ids[:, :-1], ids[:, :0:-1]])
+    targets = np.stack([ids[:, 1:], ids[:, -2::-1]])
+    words, inverse = np.unique(inputs, return_inverse=True)
+    spelled = [f"w{word:x}" * (1 + word % 3) for word in words]
+    return (
+        torch.from_numpy(char_ids(spelled)).long(),
+        torch.from_numpy(inverse.reshape(inputs.shape)),
+        torch.from_numpy(targets).long(),
+    )
+
+
+def needed_operations(config: Config, rows: int, time_steps: int, num_distinct: int) -> float:
+    """Multiply-adds, counted as two, of a perfect implementation, forward and backward."""
+    model = config.model
+    slots = rows * time_steps
+    lstm, softmax = model.lstm, model.softmax
+    cell = 2 * lstm.projection_dim * 4 * lstm.dim + lstm.dim * lstm.projection_dim
+    total = slots * model.num_directions * lstm.num_layers * cell
+    negatives = softmax.num_negatives + 1
+    total += slots * model.num_directions * negatives * lstm.projection_dim
+    if model.characters is not None:
+        width = model.characters.num_filters
+        total += num_distinct * width * (2 * model.characters.num_highway * width)
+        total += num_distinct * width * lstm.projection_dim
+    return 2.0 * 3.0 * total  # backward takes two products for each one of forward
+
+
+class Parts:
+    """One step, part by part, with the graph cut between the parts."""
+
+    def __init__(self, config: Config, vocabulary_size: int, rows: int) -> None:
+        self.config, self.rows = config, rows
+        torch.manual_seed(0)
+        self.model = BiLm(config.model, vocabulary_size).train()
+        self.optimizer = build_optimizer(config.train.optimizer, self.model)
+        self.state = self.model.zero_state(rows)
+        self.seconds: dict[str, list[float]] = {}
+
+    def timed(self, name: str, function: Callable[[], None]) -> None:
+        begun = time.perf_counter()
+        function()
+        self.seconds.setdefault(name, []).append(time.perf_counter() - begun)
+
+    def step(self, step: int) -> int:
+        """Take one step; returns the number of distinct words."""
+        model, time_steps = self.model, self.config.data.unroll_steps
+        assert model.softmax is not None
+        assert model.vocabulary_size is not None
+        softmax = model.softmax
+        words, inverse, targets = zipf_batch(model.vocabulary_size, self.rows, time_steps, step)
+        kept: dict[str, Tensor] = {}
+        begun = time.perf_counter()
+        negatives = model.draw_negatives((0, step))
+        self.seconds.setdefault("negatives", []).append(time.perf_counter() - begun)
+
+        begun = time.perf_counter()
+        vectors = model.encoder(words)
+        leaf = vectors.detach().requires_grad_()
+        encoder_forward = time.perf_counter() - begun
+
+        begun = time.perf_counter()
+        inputs = F.embedding(inverse.transpose(1, 2), leaf).unbind()
+        outputs, state = model.bilstm(inputs, self.state)
+        tops = [layers[-1].detach().requires_grad_() for layers in outputs]
+        lstm_forward = time.perf_counter() - begun
+
+        def run_softmax() -> None:
+            sums = []
+            for d, top in enumerate(tops):
+                dropped = F.dropout(top, self.config.model.dropout, True).flatten(0, 1)
+                chosen = negatives[d] if negatives is not None else None
+                sums.append(softmax(dropped, targets[d].t().flatten(), chosen).sum())
+            training_objective(torch.stack(sums), self.rows).backward()
+
+        self.timed("softmax", run_softmax)
+        begun = time.perf_counter()
+        torch.autograd.backward([o[-1] for o in outputs], [t.grad for t in tops])
+        lstm_backward = time.perf_counter() - begun
+        self.seconds.setdefault("lstm", []).append(lstm_forward + lstm_backward)
+        begun = time.perf_counter()
+        vectors.backward(leaf.grad)
+        self.seconds.setdefault("encoder", []).append(encoder_forward + time.perf_counter() - begun)
+        self.state = state.detach()
+        self.timed(
+            "clip",
+            lambda: kept.update(
+                norm=clip_gradients(model.parameters(), self.config.train.max_gradient_norm)
+            ),
+        )
+        self.timed("optimizer", lambda: self.optimizer.step() and None)
+        self.timed("zero_grad", lambda: self.optimizer.zero_grad(set_to_none=True))
+        return len(words)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", type=Path, default=Path("configs/small.json"))
+    parser.add_argument("--vocabulary", type=int, default=50_000)
+    parser.add_argument("--rows", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("override", nargs="*", help="section.key=value")
+    arguments = parser.parse_intermixed_args()
+    torch.set_num_threads(arguments.threads)
+    config = load_config(arguments.config, arguments.override)
+    parts = Parts(config, arguments.vocabulary, arguments.rows)
+    parts.step(0)  # warm-up
+    parts.seconds.clear()
+    peaks, distinct = [], []
+    for step in range(1, arguments.steps + 1):
+        peaks.append(product_peak())
+        distinct.append(parts.step(step))
+    totals = [sum(values) for values in zip(*parts.seconds.values(), strict=True)]
+    for name, values in {**parts.seconds, "step": totals}.items():
+        figure = {"part": name, "seconds": statistics.median(values)}
+        figure |= {"least": min(values), "greatest": max(values)}
+        print(
+            json.dumps({k: round(v, 5) if isinstance(v, float) else v for k, v in figure.items()})
+        )
+    time_steps = config.data.unroll_steps
+    needed = needed_operations(config, arguments.rows, time_steps, int(statistics.median(distinct)))
+    peak, step_seconds = max(peaks), statistics.median(totals)
+    print(
+        json.dumps(
+            {
+                "config": str(arguments.config),
+                "rows": arguments.rows,
+                "vocabulary": arguments.vocabulary,
+                "threads": arguments.threads,
+                "words_per_second": round(arguments.rows * time_steps / step_seconds, 1),
+                "distinct_words": int(statistics.median(distinct)),
+                "peak_gflops": round(peak / 1e9, 1),
+                "share_of_peak": round(needed / peak / step_seconds, 3),
+                "memory_gib": round(psutil.Process().memory_info().rss / 2**30, 2),
+                "torch": torch.__version__,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

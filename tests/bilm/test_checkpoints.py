@@ -1,0 +1,111 @@
+"""Checkpoints: every damaged byte is seen, and the last good one is never thrown away."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+from bilm.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
+from bilm.errors import CheckpointError
+
+
+def tensors(step: int) -> dict[str, dict[str, torch.Tensor]]:
+    return {
+        WEIGHTS: {"a": torch.full((3,), float(step))},
+        OPTIMIZER: {"a/sum": torch.ones(3)},
+        LSTM_STATE: {"cell": torch.zeros(2), "hidden": torch.zeros(2)},
+    }
+
+
+def save(store: CheckpointStore, step: int) -> Path:
+    return store.save(step, tensors(step), {"progress": {"x": 0.1 + step}}).path
+
+
+def test_save_and_read(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    assert store.newest() is None
+    for step in (4, 8):
+        save(store, step)
+    newest = store.newest()
+    assert newest is not None
+    assert newest.step == 8
+    assert newest.run["progress"] == {"x": 8.1}
+    assert newest.tensor(WEIGHTS, "a").tolist() == [8.0, 8.0, 8.0]
+    assert newest.names(OPTIMIZER) == {"a/sum"}
+    with pytest.raises(CheckpointError, match="no 'b'"):
+        newest.tensor(WEIGHTS, "b")
+
+
+def test_one_flipped_bit_anywhere_is_seen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    save(store, 1)
+    path = save(store, 2)
+    for file in sorted(path.iterdir()):
+        good = file.read_bytes()
+        for position in range(0, len(good), max(1, len(good) // 40)):
+            bad = bytearray(good)
+            bad[position] ^= 1 << (position % 8)
+            file.write_bytes(bad)
+            caplog.clear()
+            with caplog.at_level(logging.WARNING):
+                newest = store.newest()
+            assert newest is not None
+            assert newest.step == 1, (file.name, position)
+            assert path.name in caplog.text
+        file.write_bytes(good)
+    assert (store.newest() or newest).step == 2
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "run.json", "manifest.json"])
+def test_a_missing_or_short_file_is_seen(name: str, tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    save(store, 1)
+    path = save(store, 2)
+    data = (path / name).read_bytes()
+    (path / name).write_bytes(data[:-3])
+    newest = store.newest()
+    assert newest is not None
+    assert newest.step == 1
+    (path / name).unlink()
+    assert (store.newest() or newest).step == 1
+
+
+def test_none_whole_is_an_error(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    path = save(store, 1)
+    (path / "run.json").unlink()
+    with pytest.raises(CheckpointError, match="none of the checkpoints"):
+        store.newest()
+    for file in path.iterdir():
+        file.unlink()
+    path.rmdir()  # even if they are all gone: one has been saved once
+    with pytest.raises(CheckpointError, match="none of the checkpoints"):
+        store.newest()
+
+
+def test_prune_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    for step in range(1, 7):
+        save(store, step)
+    (store.directory / ".step-00000009.abc").mkdir()  # a save that was killed
+    store.prune(keep_last=2, best_step=3)
+    names = sorted(p.name for p in store.directory.iterdir() if p.is_dir())
+    assert names == ["step-00000003", "step-00000005", "step-00000006"]
+
+
+def test_a_checkpoint_under_another_name_is_refused(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    path = save(store, 1)
+    path.rename(path.with_name("step-00000007"))
+    with pytest.raises(CheckpointError, match="none of the checkpoints"):
+        store.newest()
+
+
+def test_saving_the_same_step_again_replaces_it(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    save(store, 3)
+    save(store, 3)
+    assert [p.name for p in store.directory.iterdir() if p.is_dir()] == ["step-00000003"]
