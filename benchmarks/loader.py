@@ -23,15 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from zipf import write_zipf_corpus
 
 from bilm.batches import BatchStream
-from bilm.characters import SPECIAL_WORDS
-from bilm.corpus import Corpus, SplitWriter, write_lexicon, write_manifest
+from bilm.corpus import Corpus
 from bilm.errors import ConfigError, run_command
 
 ZIPF_TYPES = 100_000
 ZIPF_WORDS = 4_000_000
-ZIPF_SENTENCE_WORDS = 25
 
 
 def main() -> None:
@@ -43,7 +42,8 @@ def main() -> None:
         _measure(Corpus.open(arguments.corpus), arguments)
         return
     with tempfile.TemporaryDirectory() as directory:
-        _measure(_zipf_corpus(Path(directory), arguments.seed), arguments)
+        write_zipf_corpus(Path(directory), ZIPF_WORDS, ZIPF_TYPES, ZIPF_TYPES // 2, arguments.seed)
+        _measure(Corpus.open(directory), arguments)
 
 
 def _arguments() -> argparse.Namespace:
@@ -122,34 +122,6 @@ def _stream(corpus: Corpus, arguments: argparse.Namespace) -> BatchStream:
     return BatchStream(
         corpus, arguments.split, arguments.rows, arguments.unroll, arguments.seed, verified=True
     )
-
-
-def _zipf_corpus(directory: Path, seed: int) -> Corpus:
-    """Words drawn from Zipf's law, spelt with lengths like those of English."""
-    rng = np.random.default_rng(seed)
-    lengths = rng.geometric(1 / ZIPF_SENTENCE_WORDS, size=ZIPF_WORDS // ZIPF_SENTENCE_WORDS)
-    weights = np.cumsum(1 / np.arange(1, ZIPF_TYPES + 1))
-    draws = rng.random(int(lengths.sum())) * weights[-1]
-    ids = np.searchsorted(weights, draws).astype(np.int32) + np.int32(len(SPECIAL_WORDS))
-    letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkjqxz", dtype=np.uint8)
-    spelt = (
-        f"{letters[rng.integers(26, size=size)].tobytes().decode()}{i}".encode()
-        for i, size in enumerate(rng.integers(1, 10, size=ZIPF_TYPES))
-    )
-    types = [*(word.encode() for word in SPECIAL_WORDS), *spelt]
-    write_lexicon(directory, types, np.bincount(ids, minlength=len(types)))
-    vocabulary_size = len(types) // 2
-    (directory / "vocab.txt").write_bytes(b"".join(b"%s\n" % w for w in types[:vocabulary_size]))
-    writer = SplitWriter(directory, "train", shard_words=1_000_000)
-    writer.add(ids, lengths.astype(np.int32))
-    write_manifest(
-        directory,
-        tokenizer={"name": "whitespace", "lowercase": False},
-        options={"seed": seed},
-        vocabulary_size=vocabulary_size,
-        splits={"train": writer.close()},
-    )
-    return Corpus.open(directory)
 
 
 def _seconds(action: Callable[[], Any]) -> float:

@@ -1,7 +1,7 @@
 """Where the time of one training step goes: `python benchmarks/step.py --config configs/big.json`
 
 One process, no DeepSpeed: encoder, LSTMs, softmax (each forward and backward), gradient clip and
-optimiser, on random words of a Zipf distribution at the real shapes. Prints one JSON line a figure:
+optimiser, on words of a Zipf distribution at the real shapes. Prints one JSON line a figure:
 median seconds with spread, and the share of the product peak (the best square product measured in
 the same run) that the arithmetic of a perfect implementation would need.
 """
@@ -13,20 +13,23 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import numpy as np
 import psutil
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from zipf import write_zipf_corpus
 
-from bilm.characters import char_ids
+from bilm.batches import BatchStream
 from bilm.config import Config, load_config
+from bilm.corpus import Corpus
+from bilm.evaluation import batch_tensors
 from bilm.model import BiLm, training_objective
 from bilm.optimizer import build_optimizer, clip_gradients
 
@@ -40,24 +43,6 @@ def product_peak(size: int = 2048, repeats: int = 8) -> float:
         a @ b
         best = min(best, time.perf_counter() - begun)
     return 2 * size**3 / best
-
-
-def zipf_batch(
-    vocabulary_size: int, rows: int, time_steps: int, seed: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Distinct words' characters, inverse and targets of both directions."""
-    rng = np.random.default_rng(seed)
-    weights = 1.0 / np.arange(1, vocabulary_size - 2)
-    ids = 3 + rng.choice(vocabulary_size - 3, (rows, time_steps + 1), p=weights / weights.sum())
-    inputs = np.stack([ids[:, :-1], ids[:, :0:-1]])
-    targets = np.stack([ids[:, 1:], ids[:, -2::-1]])
-    words, inverse = np.unique(inputs, return_inverse=True)
-    spelled = [f"w{word:x}" * (1 + word % 3) for word in words]
-    return (
-        torch.from_numpy(char_ids(spelled)).long(),
-        torch.from_numpy(inverse.reshape(inputs.shape)),
-        torch.from_numpy(targets).long(),
-    )
 
 
 def needed_operations(config: Config, rows: int, time_steps: int, num_distinct: int) -> float:
@@ -79,10 +64,11 @@ def needed_operations(config: Config, rows: int, time_steps: int, num_distinct: 
 class Parts:
     """One step, part by part, with the graph cut between the parts."""
 
-    def __init__(self, config: Config, vocabulary_size: int, rows: int) -> None:
+    def __init__(self, config: Config, corpus: Corpus, rows: int) -> None:
         self.config, self.rows = config, rows
+        self.stream = BatchStream(corpus, "train", rows, config.data.unroll_steps)
         torch.manual_seed(0)
-        self.model = BiLm(config.model, vocabulary_size).train()
+        self.model = BiLm(config.model, corpus.vocabulary_size).train()
         self.optimizer = build_optimizer(config.train.optimizer, self.model)
         self.state = self.model.zero_state(rows)
         self.seconds: dict[str, list[float]] = {}
@@ -94,11 +80,12 @@ class Parts:
 
     def step(self, step: int) -> int:
         """Take one step; returns the number of distinct words."""
-        model, time_steps = self.model, self.config.data.unroll_steps
+        model = self.model
         assert model.softmax is not None
-        assert model.vocabulary_size is not None
         softmax = model.softmax
-        words, inverse, targets = zipf_batch(model.vocabulary_size, self.rows, time_steps, step)
+        batch = self.stream.batch(step)
+        inputs_of = batch_tensors(batch, self.stream.corpus, self.config.model, torch.device("cpu"))
+        words, inverse, targets = inputs_of
         kept: dict[str, Tensor] = {}
         begun = time.perf_counter()
         negatives = model.draw_negatives((0, step))
@@ -157,7 +144,15 @@ def main() -> None:
     arguments = parser.parse_intermixed_args()
     torch.set_num_threads(arguments.threads)
     config = load_config(arguments.config, arguments.override)
-    parts = Parts(config, arguments.vocabulary, arguments.rows)
+    with tempfile.TemporaryDirectory() as directory:
+        size = arguments.vocabulary
+        write_zipf_corpus(Path(directory), 1_000_000, size, size, seed=1)
+        measure(config, Corpus.open(directory), arguments)
+
+
+def measure(config: Config, corpus: Corpus, arguments: argparse.Namespace) -> None:
+    """Take some steps and print where their time went."""
+    parts = Parts(config, corpus, arguments.rows)
     parts.step(0)  # warm-up
     parts.seconds.clear()
     peaks, distinct = [], []

@@ -1,8 +1,7 @@
-"""One chunk of text to word ids: what each worker does, and the pool of workers that do it.
+"""One chunk of text to word ids: what each worker does.
 
 A worker decodes, splits into sentences, tokenises, and numbers the chunk's word types itself, so
-that only distinct words and int32 arrays travel back. Results come in the order of the chunks
-whatever the number of workers, and at most two chunks a worker are under way, so memory stays flat.
+that only distinct words and int32 arrays travel back.
 
 Cost: about 3 M words a second and core for `whitespace`, 0.2 M for `moses`.
 """
@@ -11,16 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import multiprocessing
 import os
 import resource
-import signal
 import sys
-import threading
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +28,7 @@ from bilm.tokenizers import load_tokenizer
 from data_tools.inputs import Chunk
 from data_tools.records import Lines, read_lines
 from data_tools.sentences import split_sentences
+from data_tools.workers import ordered_map
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -191,46 +186,5 @@ def encode_chunks(
 ) -> Iterator[EncodedChunk]:
     """Encode `chunks` by `num_workers` processes (in this one, if 1), in their order."""
     if num_workers == 1:
-        yield from map(Encoder(options), chunks)
-        return
-    # Spawned, not forked: a fork would copy what this process holds, and its threads' locks.
-    pool = ProcessPoolExecutor(
-        num_workers, multiprocessing.get_context("spawn"), _start_worker, (options,)
-    )
-    pending: deque[Future[EncodedChunk]] = deque()
-    try:
-        for chunk in chunks:
-            pending.append(pool.submit(_encode, chunk))
-            if len(pending) > 2 * num_workers:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    except BrokenProcessPool:
-        raise CorpusError(
-            "a worker process died; if memory ran out, ask for fewer with --workers"
-        ) from None
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-_encoder: Encoder | None = None
-
-
-def _start_worker(options: EncodeOptions) -> None:
-    global _encoder
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends us
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    _encoder = Encoder(options)
-
-
-def _leave_with_parent() -> None:
-    """End this worker when its parent is killed: nobody else would."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _encode(chunk: Chunk) -> EncodedChunk:
-    assert _encoder is not None
-    return _encoder(chunk)
+        return map(Encoder(options), chunks)
+    return ordered_map(Encoder, options, chunks, num_workers)
