@@ -26,7 +26,7 @@ demo: .venv/.installed      ## the whole walk in a few minutes, on text that we 
 	$(BIN)/python launch/demo_summary.py $(DEMO)
 
 test: .venv/.installed      ## every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: .venv/.installed     ## ruff, mypy and the fast tests
 	$(BIN)/ruff format --check .

@@ -28,7 +28,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=find_packages(include=["bilm", "bilm.*", "data_tools", "downstream"]),
-    package_data={"bilm": ["py.typed"]},
+    package_data={"bilm": ["py.typed", "kernels.c"]},
     install_requires=[
         "torch>=2.6,<3",
         "numpy>=1.26,<3",

@@ -1,7 +1,8 @@
 """One LSTM layer in one direction, with a clipped cell and a clipped projection.
 
 No library has both the projection and the clipping, so the recurrence is our own. `recurrence` is
-the seam: everything that a faster implementation would replace, and nothing else.
+the seam: it takes the fused loop (`bilm/fused_recurrence.py`) where that is possible, and the plain
+one, which is the reference, elsewhere.
 
 Cost at the published size (512/4096), forward, per word: 8.4 million multiply-adds for the input,
 8.4 for the recurrence, 2.1 for the projection.
@@ -10,11 +11,15 @@ Cost at the published size (512/4096), forward, per word: 8.4 million multiply-a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from bilm import native
 from bilm.config import LstmConfig
+from bilm.fused_recurrence import FusedRecurrence, infer
 
 FORGET_BIAS = 1.0  # added at compute time; the stored bias starts at 0
 
@@ -86,9 +91,34 @@ def recurrence(
     projection_clip: float | None,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The time loop over `gates` (time, rows, 4 * dim), which hold the input's part already."""
-    cell_clip = cell_clip or math.inf
-    projection_clip = projection_clip or math.inf
+    """The time loop over `gates` (time, rows, 4 * dim), which hold the input's part already.
+
+    Fused where it can be; in plain torch on other devices, in lower precision, without a compiler,
+    and for gradients of rows that end at different times. `gates` is used up.
+    """
+    clips = (cell_clip or math.inf, projection_clip or math.inf)
+    inputs = (gates, recurrent, projection, cell, hidden)
+    needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
+    if native.is_available(*(t for t in inputs if t is not None)):
+        if not needs_grad:
+            return infer(*inputs, *clips, FORGET_BIAS, lengths)
+        if lengths is None:
+            fused = cast(Callable[..., tuple[Tensor, Tensor, Tensor]], FusedRecurrence.apply)
+            return fused(*inputs, *clips, FORGET_BIAS)
+    return plain_recurrence(*inputs, *clips, lengths)
+
+
+def plain_recurrence(
+    gates: Tensor,
+    recurrent: Tensor,
+    projection: Tensor | None,
+    cell: Tensor,
+    hidden: Tensor,
+    cell_clip: float,
+    projection_clip: float,
+    lengths: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same in plain torch: the reference."""
     outputs = []
     # unbind, not gates[t]: the latter's backward fills a whole zero tensor per step.
     for t, z in enumerate(gates.unbind()):

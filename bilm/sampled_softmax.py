@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 IGNORED = -1  # a target that is no prediction
 CHUNK_LOGITS = 1 << 25  # logits held at once by the full softmax: 128 MB in float32
@@ -106,23 +105,102 @@ class SampledSoftmax(nn.Module):
         sampled_log_count: Tensor,
     ) -> Tensor:
         """Cross entropy of each target against the sampled words, accidental hits masked."""
-        num_words = targets.shape[0]
-        ids = torch.cat([targets, sampled_ids])
-        weight = F.embedding(ids, self.weight, sparse=True)
-        bias = F.embedding(ids, self.bias, sparse=True).squeeze(1)
-        true_weight, sampled_weight = weight.split([num_words, len(sampled_ids)])
-        true_bias, sampled_bias = bias.split([num_words, len(sampled_ids)])
+        sampled_loss = cast(Callable[..., Tensor], _SampledLoss.apply)
+        return sampled_loss(
+            hidden, self.weight, self.bias, targets, sampled_ids, true_log_count, sampled_log_count
+        )
 
-        true_logit = (hidden * true_weight).sum(dim=1) + true_bias
-        true_logit = true_logit - true_log_count.to(true_logit.dtype)  # (words,)
-        sampled_logits = torch.addmm(
-            sampled_bias - sampled_log_count.to(bias.dtype), hidden, sampled_weight.t()
-        )  # (words, num_negatives)
-        hits = targets.unsqueeze(1) == sampled_ids.unsqueeze(0)
-        sampled_logits = sampled_logits.masked_fill(hits, -math.inf)
-        logits = torch.cat([true_logit.unsqueeze(1), sampled_logits.to(true_logit.dtype)], dim=1)
-        losses: Tensor = torch.logsumexp(logits, dim=1) - true_logit
-        return losses
+
+class _SampledLoss(torch.autograd.Function):
+    """One product against the sampled rows; only the probabilities are kept for backward.
+
+    The gradients of weight and bias are sparse, with each row once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        sampled_ids: Tensor,
+        true_log_count: Tensor,
+        sampled_log_count: Tensor,
+    ) -> Tensor:
+        hidden = hidden.to(weight.dtype)
+        sampled_weight, true_weight = weight[sampled_ids], weight[targets]
+        sampled_bias = bias[sampled_ids, 0] - sampled_log_count.to(bias.dtype)
+        lower = _product_dtype(weight)
+        if lower == weight.dtype:
+            logits = torch.addmm(sampled_bias, hidden, sampled_weight.t())
+        else:
+            product = hidden.to(lower) @ sampled_weight.to(lower).t()
+            logits = product.to(weight.dtype).add_(sampled_bias)  # (words, num_negatives)
+        true_logit = (hidden * true_weight).sum(dim=1) + bias[targets, 0]
+        true_logit -= true_log_count.to(bias.dtype)  # (words,)
+        words, columns = _accidental_hits(targets, sampled_ids)
+        logits[words, columns] = -math.inf
+
+        greatest = torch.maximum(logits.amax(dim=1), true_logit)
+        probabilities = logits.sub_(greatest.unsqueeze(1)).exp_()
+        true_probability = (true_logit - greatest).exp_()
+        total = probabilities.sum(dim=1) + true_probability
+        probabilities.div_(total.unsqueeze(1))
+        ctx.save_for_backward(
+            hidden,
+            sampled_weight,
+            true_weight,
+            targets,
+            sampled_ids,
+            probabilities,
+            true_probability / total,
+        )
+        ctx.vocabulary_size, ctx.dtype = weight.shape[0], lower
+        return total.log_() + greatest - true_logit
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, sampled_weight, true_weight, targets, sampled_ids, *kept = ctx.saved_tensors
+        probabilities, true_probability = kept
+        grad_logits = probabilities * grads[0].unsqueeze(1)  # (words, num_negatives)
+        grad_true = ((true_probability - 1.0) * grads[0]).unsqueeze(1)  # (words, 1)
+        lower = grad_logits.to(ctx.dtype)
+        grad_hidden = (lower @ sampled_weight.to(ctx.dtype)).to(hidden.dtype)
+        grad_hidden.addcmul_(true_weight, grad_true)
+
+        ids, places = torch.unique(torch.cat([sampled_ids, targets]), return_inverse=True)
+        of_sampled, of_targets = places.split([len(sampled_ids), len(targets)])
+        rows = hidden.new_zeros(len(ids), hidden.shape[1])
+        rows[of_sampled] = (lower.t() @ hidden.to(ctx.dtype)).to(hidden.dtype)
+        rows.index_add_(0, of_targets, hidden * grad_true)
+        biases = hidden.new_zeros(len(ids), 1)
+        biases[of_sampled, 0] = grad_logits.sum(dim=0)
+        biases.index_add_(0, of_targets, grad_true)
+        size = ctx.vocabulary_size
+        grad_weight = _sparse(ids, rows, (size, hidden.shape[1]))
+        return grad_hidden, grad_weight, _sparse(ids, biases, (size, 1)), None, None, None, None
+
+
+def _accidental_hits(targets: Tensor, sampled_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The words whose target is among the sampled ids, and its place there."""
+    ordered, order = torch.sort(sampled_ids)
+    places = torch.searchsorted(ordered, targets).clamp_(max=len(ordered) - 1)
+    words = torch.nonzero(ordered[places] == targets).flatten()
+    return words, order[places[words]]
+
+
+def _sparse(ids: Tensor, rows: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A sparse gradient; `ids` are distinct and rising, so it is in its final form already."""
+    return torch.sparse_coo_tensor(
+        ids.unsqueeze(0), rows, shape, is_coalesced=True, check_invariants=False
+    )
+
+
+def _product_dtype(weight: Tensor) -> torch.dtype:
+    """The type in which products are to be computed: that of autocast, if it is on."""
+    kind = weight.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
 
 
 class _FullSoftmaxLoss(torch.autograd.Function):
@@ -133,11 +211,9 @@ class _FullSoftmaxLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-        kind = hidden.device.type
-        is_lower = torch.is_autocast_enabled(kind)
-        ctx.dtype = torch.get_autocast_dtype(kind) if is_lower else weight.dtype
+        ctx.dtype = _product_dtype(weight)
         hidden = hidden.to(weight.dtype)
-        with torch.autocast(kind, enabled=False):
+        with torch.autocast(hidden.device.type, enabled=False):
             normaliser = hidden.new_full(targets.shape, -math.inf)
             for start, stop in _chunks(hidden.shape[0], weight.shape[0]):
                 logits = _chunk_logits(hidden, weight, bias, start, stop, ctx.dtype)

@@ -1,0 +1,158 @@
+/* The loops that torch has no fused call for: the LSTM cell, and the character CNN by look-up.
+ *
+ * Built on first use by bilm/native.py; each function has a torch form that computes the same.
+ * All arrays are dense and row-major. Work is shared by OpenMP, whose runtime is torch's own.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* exp(x) to about 1 ulp for floats, in a form that compilers vectorise. */
+static inline float exp_f(float x) {
+    x = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
+    float k = floorf(x * 1.44269504088896341f + 0.5f);
+    float r = x - k * 0.693359375f;
+    r = r + k * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    union { int32_t i; float f; } power;
+    power.i = ((int32_t)k + 127) << 23;
+    return p * power.f;
+}
+
+static inline float sigmoid_f(float x) { return 1.0f / (1.0f + exp_f(-x)); }
+
+/* Near 0 the quotient would cancel, so a polynomial takes over there. */
+static inline float tanh_f(float x) {
+    float e = exp_f(2.0f * fabsf(x));
+    float far = copysignf(1.0f - 2.0f / (e + 1.0f), x);
+    float s = x * x;
+    float p = -5.70498872745e-3f;
+    p = p * s + 2.06390887954e-2f;
+    p = p * s - 5.37397155531e-2f;
+    p = p * s + 1.33314422036e-1f;
+    p = p * s - 3.33332819422e-1f;
+    float near = p * s * x + x;
+    return fabsf(x) < 0.625f ? near : far;
+}
+
+static inline double sigmoid_d(double x) { return 1.0 / (1.0 + exp(-x)); }
+static inline double tanh_d(double x) { return tanh(x); }
+
+/* One time step. z holds the four gates before their activations, i j f o, and gets them after. */
+#define CELL_FORWARD(NAME, REAL, SIGMOID, TANH)                                                    \
+    void NAME(int64_t rows, int64_t dim, REAL *z, const REAL *cell, REAL *next_cell, REAL *hidden, \
+              REAL forget_bias, REAL clip) {                                                       \
+        _Pragma("omp parallel for schedule(static)") for (int64_t row = 0; row < rows; row++) {    \
+            REAL *restrict i = z + row * 4 * dim, *restrict j = i + dim;                           \
+            REAL *restrict f = j + dim, *restrict o = f + dim;                                     \
+            const REAL *restrict c = cell + row * dim;                                             \
+            REAL *restrict n = next_cell + row * dim, *restrict h = hidden + row * dim;            \
+            _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
+                REAL vi = SIGMOID(i[k]), vj = TANH(j[k]);                                          \
+                REAL vf = SIGMOID(f[k] + forget_bias), vo = SIGMOID(o[k]);                         \
+                REAL v = vf * c[k] + vi * vj;                                                      \
+                v = v < -clip ? -clip : v;                                                         \
+                v = v > clip ? clip : v;                                                           \
+                i[k] = vi, j[k] = vj, f[k] = vf, o[k] = vo;                                        \
+                n[k] = v;                                                                          \
+                h[k] = vo * TANH(v);                                                               \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/* Backward of one time step. gates hold the activations and get the gradient before them;
+ * grad_cell holds the gradient of the next cell and gets that of the previous one. */
+#define CELL_BACKWARD(NAME, REAL, TANH)                                                            \
+    void NAME(int64_t rows, int64_t dim, REAL *gates, const REAL *cell, const REAL *next_cell,     \
+              const REAL *grad_hidden, REAL *grad_cell, REAL clip) {                               \
+        _Pragma("omp parallel for schedule(static)") for (int64_t row = 0; row < rows; row++) {    \
+            REAL *restrict i = gates + row * 4 * dim, *restrict j = i + dim;                       \
+            REAL *restrict f = j + dim, *restrict o = f + dim;                                     \
+            const REAL *restrict c = cell + row * dim, *restrict n = next_cell + row * dim;        \
+            const REAL *restrict gh = grad_hidden + row * dim;                                     \
+            REAL *restrict gc = grad_cell + row * dim;                                             \
+            _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
+                REAL vi = i[k], vj = j[k], vf = f[k], vo = o[k], t = TANH(n[k]);                   \
+                REAL g = gc[k] + gh[k] * vo * (1 - t * t);                                         \
+                g = (n[k] >= clip || n[k] <= -clip) ? (REAL)0 : g;                                 \
+                i[k] = g * vj * vi * (1 - vi);                                                     \
+                j[k] = g * vi * (1 - vj * vj);                                                     \
+                f[k] = g * c[k] * vf * (1 - vf);                                                   \
+                o[k] = gh[k] * t * vo * (1 - vo);                                                  \
+                gc[k] = g * vf;                                                                    \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+CELL_FORWARD(cell_forward_f32, float, sigmoid_f, tanh_f)
+CELL_FORWARD(cell_forward_f64, double, sigmoid_d, tanh_d)
+CELL_BACKWARD(cell_backward_f32, float, tanh_f)
+CELL_BACKWARD(cell_backward_f64, double, tanh_d)
+
+/* A convolution over characters is a sum of table rows, one per position of the window. For each
+ * word the maximum over all windows, and where it was. table is (width, characters, count). A word
+ * of `length` characters before its padding has one distinct window at each start up to `length`:
+ * all later ones are the same window of padding. Ties go to the first window, as in torch. */
+#define LOOKUP_FORWARD(NAME, REAL)                                                                 \
+    void NAME(int64_t words, int64_t max_characters, const int16_t *ids, const int32_t *lengths,   \
+              int64_t width, int64_t characters, int64_t count, const REAL *table, int64_t stride, \
+              REAL *best, int16_t *winner) {                                                       \
+        _Pragma("omp parallel for schedule(dynamic, 16)") for (int64_t w = 0; w < words; w++) {    \
+            const int16_t *word = ids + w * max_characters;                                        \
+            int64_t last = max_characters - width;                                                 \
+            if (lengths[w] < last) last = lengths[w];                                              \
+            REAL *restrict b = best + w * stride;                                                  \
+            int16_t *restrict at = winner + w * stride;                                            \
+            REAL sum[count];                                                                       \
+            for (int64_t p = 0; p <= last; p++) {                                                  \
+                memcpy(sum, table + word[p] * count, count * sizeof(REAL));                        \
+                for (int64_t k = 1; k < width; k++) {                                              \
+                    const REAL *restrict row = table + (k * characters + word[p + k]) * count;     \
+                    _Pragma("omp simd") for (int64_t n = 0; n < count; n++) sum[n] += row[n];      \
+                }                                                                                  \
+                if (p == 0) {                                                                      \
+                    memcpy(b, sum, count * sizeof(REAL));                                          \
+                    memset(at, 0, count * sizeof(int16_t));                                        \
+                    continue;                                                                      \
+                }                                                                                  \
+                _Pragma("omp simd") for (int64_t n = 0; n < count; n++) {                          \
+                    int better = sum[n] > b[n];                                                    \
+                    b[n] = better ? sum[n] : b[n];                                                 \
+                    at[n] = better ? (int16_t)p : at[n];                                           \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/* Only the winning window has a gradient. Threads share the filters, so none meets another. */
+#define LOOKUP_BACKWARD(NAME, REAL)                                                                \
+    void NAME(int64_t words, int64_t max_characters, const int16_t *ids, int64_t width,            \
+              int64_t characters, int64_t count, const REAL *grad, const int16_t *winner,          \
+              int64_t stride, REAL *grad_table) {                                                  \
+        int64_t part = count < 64 ? count : 32;                                                    \
+        int64_t parts = (count + part - 1) / part;                                                 \
+        _Pragma("omp parallel for schedule(dynamic)") for (int64_t q = 0; q < parts; q++) {        \
+            int64_t first = q * part, stop = first + part < count ? first + part : count;          \
+            for (int64_t w = 0; w < words; w++) {                                                  \
+                const int16_t *word = ids + w * max_characters;                                    \
+                for (int64_t n = first; n < stop; n++) {                                           \
+                    REAL g = grad[w * stride + n];                                                 \
+                    if (g == 0) continue;                                                          \
+                    const int16_t *window = word + winner[w * stride + n];                         \
+                    for (int64_t k = 0; k < width; k++)                                            \
+                        grad_table[(k * characters + window[k]) * count + n] += g;                 \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+LOOKUP_FORWARD(lookup_forward_f32, float)
+LOOKUP_FORWARD(lookup_forward_f64, double)
+LOOKUP_BACKWARD(lookup_backward_f32, float)
+LOOKUP_BACKWARD(lookup_backward_f64, double)
