@@ -1,6 +1,6 @@
 """A corpus of words drawn from Zipf's law, for benchmarks at any size of vocabulary.
 
-    python benchmarks/zipf.py --output /tmp/corpus --vocabulary 793471
+    python benchmarks/zipf.py --output corpus --vocabulary 793471
 
 Words are spelt with lengths like those of English. Takes seconds; 4 bytes of disk a word.
 """

@@ -6,6 +6,7 @@ into place, so that a process killed at any moment leaves nothing that looks fin
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -15,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bilm.errors import BilmError
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def sync_directory(directory: Path) -> None:
@@ -98,13 +101,25 @@ def atomic_directory(path: Path, error: type[BilmError], overwrite: bool = False
 
 
 def _replace_directory(temporary: Path, path: Path) -> None:
+    """Put `temporary` in the place of `path`; what stood there is then in `temporary`'s."""
     if not path.exists():
         os.rename(temporary, path)
-        return
-    retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-    os.rename(path, retired / path.name)
-    os.rename(temporary, path)
-    shutil.rmtree(retired)
+    elif not _exchange(temporary, path):
+        # A kill between these two leaves the old one under its hidden name, whole.
+        retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+        os.rename(path, retired / path.name)
+        os.rename(temporary, path)
+        shutil.rmtree(retired)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two names in one stroke, if the system can (Linux's renameat2)."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    here = ctypes.c_int(_AT_FDCWD)
+    names = os.fsencode(first), os.fsencode(second)
+    return bool(renameat2(here, names[0], here, names[1], ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
 
 
 def _umask() -> int:

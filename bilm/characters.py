@@ -22,6 +22,7 @@ END_WORD = 259
 PADDING = 260
 NUM_CHARACTERS = 261
 SHIFT = 1
+MIN_CHARACTERS = 3  # a border word fills three places
 
 BEGIN_SENTENCE_WORD = "<S>"
 END_SENTENCE_WORD = "</S>"

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from bilm.atomic import atomic_directory, write_text
 from bilm.errors import BilmError, CheckpointError
 from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
+from bilm.tensor_files import save_tensors
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ WEIGHTS, OPTIMIZER, LSTM_STATE = "weights", "optimizer", "lstm_state"
 TENSOR_FILES = (WEIGHTS, OPTIMIZER, LSTM_STATE)
 RUN_FILE, MANIFEST_FILE, EVER_SAVED_FILE = "run.json", "manifest.json", "ever_saved"
 MAX_JSON_BYTES = 1 << 24
+VERSION = 1
 _NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -85,8 +86,9 @@ class CheckpointStore:
         path = self.directory / f"step-{step:08d}"
         with atomic_directory(path, CheckpointError, overwrite=True) as temporary:
             for name in TENSOR_FILES:
-                save_file(tensors[name], temporary / f"{name}.safetensors")
-            write_text(temporary / RUN_FILE, json.dumps({"step": step, **run}, indent=1) + "\n")
+                save_tensors(tensors[name], temporary / f"{name}.safetensors")
+            text = json.dumps({"version": VERSION, "step": step, **run}, indent=1, allow_nan=False)
+            write_text(temporary / RUN_FILE, text + "\n")
             files = {
                 file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)}
                 for file in sorted(temporary.iterdir())
@@ -130,12 +132,22 @@ class CheckpointStore:
         match = _NAME.fullmatch(path.name)
         if match is None or not isinstance(run, dict) or run.get("step") != int(match[1]):
             raise CheckpointError(f"{path / RUN_FILE} is not of the step that {path.name} says")
+        if run.get("version") != VERSION:
+            raise CheckpointError(
+                f"{path} is of version {run.get('version')} of this format; this program reads "
+                f"{VERSION}: use the program that wrote it"
+            )
         return Checkpoint(path, run["step"], run)
 
-    def prune(self, keep_last: int, best_step: int | None) -> None:
-        """Delete all but the newest `keep_last` and the best; call after a verified save."""
-        for path in self._paths()[keep_last:]:
-            if best_step is None or path.name != f"step-{best_step:08d}":
+    def prune(self, saved: Checkpoint, keep_last: int, best_step: int | None) -> None:
+        """Delete all but the newest `keep_last` and the best, given what was just saved.
+
+        Checkpoints of later steps are of a lost future, passed over as damaged when the run was
+        resumed; they count for nothing.
+        """
+        past = [path for path in self._paths() if _step_of(path) <= saved.step]
+        for path in self._paths():
+            if path not in past[:keep_last] and _step_of(path) != best_step:
                 shutil.rmtree(path)
         for path in self.directory.glob(".step-*"):  # left behind by a kill in mid-save
             shutil.rmtree(path, ignore_errors=True)
@@ -145,7 +157,11 @@ class CheckpointStore:
         if not self.directory.is_dir():
             return []
         found = [p for p in self.directory.iterdir() if _NAME.fullmatch(p.name) and p.is_dir()]
-        return sorted(found, key=lambda p: int(p.name.removeprefix("step-")), reverse=True)
+        return sorted(found, key=_step_of, reverse=True)
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
 
 
 def _manifest_text(tree: Any) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from bilm.errors import ConfigError, run_command
 from bilm.sections import Section, parse_section
@@ -245,12 +245,23 @@ class TrainConfig(Section):
     )
 
 
-class ZeroConfig(BaseModel):
-    """ZeRO: what is partitioned over ranks. Other keys go to DeepSpeed as they are."""
+class ZeroConfig(Section):
+    """ZeRO: what is partitioned over ranks."""
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True, allow_inf_nan=False)
+    refused_keys: ClassVar[dict[str, str]] = {
+        "offload_optimizer": "it would need DeepSpeed's own CPU optimisers, which clip otherwise",
+        "offload_param": "it is not supported; use more ranks, or stage 3",
+    }
+
     stage: Annotated[int, Field(ge=0, le=3)] = Field(
         0, description="0 to 3; above 0 only with softmax.kind full (sparse gradients need 0)"
+    )
+    overlap_comm: bool | None = Field(None, description="send gradients while computing others")
+    contiguous_gradients: bool | None = Field(None, description="copy gradients to one buffer")
+    reduce_bucket_size: PositiveInt | None = Field(None, description="elements sent at once")
+    allgather_bucket_size: PositiveInt | None = Field(None, description="elements fetched at once")
+    stage3_param_persistence_threshold: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="weights smaller than this stay whole on every rank (stage 3)"
     )
 
 

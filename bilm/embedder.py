@@ -113,6 +113,8 @@ class Embedder:
                         "tokenised; pass lists of words"
                     )
                 sentence = self.pretrained.tokenizer.tokenize(sentence)
+            if not isinstance(sentence, Sequence):
+                raise TypeError(f"sentence {i} is {sentence!r}; a list of words is expected")
             for word in sentence:
                 if not isinstance(word, str):
                     raise TypeError(f"sentence {i} has {word!r}, which is not a string")

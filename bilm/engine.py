@@ -32,7 +32,7 @@ from deepspeed.utils import (
 from torch import Tensor, nn
 
 from bilm.config import Config
-from bilm.errors import BilmError, ConfigError, PeerError
+from bilm.errors import BilmError, CheckpointError, ConfigError, PeerError
 from bilm.model import BiLm
 from bilm.optimizer import STATE_NAMES, build_optimizer, clip_gradients
 
@@ -97,18 +97,22 @@ class Cluster:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """A part that may fail on some ranks only: all leave it, or all end with an error."""
+        """A part that may fail on some ranks only: all leave it, or all end with an error.
+
+        The first rank that failed speaks; what the others would say is mostly the same.
+        """
         failure: BilmError | None = None
         try:
             yield
         except BilmError as error:
             failure = error
-        if self.any(failure is not None):
-            raise failure or PeerError("another rank has failed")
-
-    def barrier(self) -> None:
-        """Wait for all ranks."""
-        torch.distributed.barrier()
+        except OSError as error:
+            failure = CheckpointError(f"{error.filename or 'a file'}: {error.strerror}")
+        failed = self.gather(torch.tensor([int(failure is not None)])).flatten().tolist()
+        if failure is not None and self.rank == failed.index(1):
+            raise failure
+        if any(failed):
+            raise PeerError("another rank has failed")
 
     def close(self) -> None:
         """Leave the group in order."""
@@ -156,7 +160,8 @@ class Engine:
     def step(self, learning_rate: float) -> float:
         """Clip and update; returns the gradient norm before the clip.
 
-        A norm that is not finite updates nothing.
+        At stage 0 a norm that is not finite updates nothing; at the others DeepSpeed has updated
+        before it tells the norm.
         """
         for group in self._inner_optimizer.param_groups:
             group["lr"] = learning_rate
@@ -210,7 +215,7 @@ class Engine:
             flat = getattr(self._optimizer, name, flat)  # ZeRO 1 and 2; ZeRO 3
         for parameter in flat:
             state = self._inner_optimizer.state[parameter]
-            state.setdefault("step", torch.tensor(0.0))
+            state.setdefault("step", torch.tensor(0.0, device=parameter.device))
             for key in self._state_names:
                 if key not in state:
                     state[key] = torch.zeros_like(parameter.data)

@@ -16,7 +16,15 @@ from torch import Tensor
 from bilm.batches import Batch, BatchStream
 from bilm.config import ModelConfig
 from bilm.corpus import Corpus
-from bilm.model import BiLm
+from bilm.errors import DivergedError
+from bilm.model import DIRECTIONS, BiLm
+
+_MAX_LOSS = 700.0  # exp of more is no float
+
+
+def perplexity(loss: float) -> float:
+    """`exp(loss)`, of a loss in nats; a hopeless one is cut, so that it stays a number."""
+    return math.exp(min(_MAX_LOSS, loss))
 
 
 @dataclass(frozen=True)
@@ -30,12 +38,12 @@ class Perplexity:
     @property
     def mean(self) -> float:
         """The geometric mean of the directions: the published figure."""
-        return math.exp(sum(self.losses) / len(self.losses))
+        return perplexity(sum(self.losses) / len(self.losses))
 
     @property
     def by_direction(self) -> dict[str, float]:
         """Forward, and backward if there is one."""
-        return dict(zip(("forward", "backward"), map(math.exp, self.losses), strict=False))
+        return dict(zip(DIRECTIONS, map(perplexity, self.losses), strict=False))
 
 
 def batch_tensors(
@@ -79,6 +87,11 @@ def loss_sums(
 
 def perplexity_of(totals: Tensor, corpus: Corpus, split: str) -> Perplexity:
     """The perplexity for loss sums and predictions summed over all ranks."""
+    if not bool(torch.isfinite(totals).all()):
+        raise DivergedError(
+            f"the losses on {split} sum up to {totals[:-1].tolist()}: the model's weights are not "
+            "all finite, or far too large"
+        )
     info = corpus.split(split)
     return Perplexity(
         losses=tuple((totals[:-1] / totals[-1]).tolist()),

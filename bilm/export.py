@@ -13,7 +13,7 @@ from bilm.corpus import Corpus
 from bilm.errors import CheckpointError
 from bilm.initial_weights import BEST_MODEL_DIRECTORY
 from bilm.model import BiLm
-from bilm.pretrained import PretrainedBiLm
+from bilm.pretrained import VOCABULARY_FILE, PretrainedBiLm
 from bilm.sections import parse_section
 
 
@@ -51,19 +51,27 @@ def export_published(
     pretrained: PretrainedBiLm, directory: Path, without_softmax: bool, overwrite: bool = False
 ) -> None:
     """Write options.json, weights.hdf5 and vocab.txt, and read them back."""
-    options, weights = directory / "options.json", directory / "weights.hdf5"
-    for path in (options, weights):
-        if path.exists() and not overwrite:
-            raise CheckpointError(f"{path} exists already; choose another place, or overwrite it")
+    options, weights = published_paths(directory, overwrite)
     if without_softmax:
         model = copy.copy(pretrained.model)
         model._modules = {**model._modules, "softmax": None}
         pretrained = PretrainedBiLm(model, pretrained.vocabulary, pretrained.tokenizer)
     pretrained.save_published(options, weights)
     if pretrained.vocabulary is not None:
-        pretrained.vocabulary.write(directory / "vocab.txt")
+        pretrained.vocabulary.write(directory / VOCABULARY_FILE)
     again = PretrainedBiLm.from_published(options, weights)
     _assert_equal(pretrained.model, again.model, directory)
+
+
+def published_paths(directory: Path, overwrite: bool) -> tuple[Path, Path]:
+    """Where the published pair goes; what stands there is refused unless `overwrite`."""
+    if directory.exists() and not directory.is_dir():
+        raise CheckpointError(f"{directory} is a file; a directory is expected")
+    names = ("options.json", "weights.hdf5", VOCABULARY_FILE)
+    for path in (directory / name for name in names):
+        if path.exists() and not overwrite:
+            raise CheckpointError(f"{path} exists already; choose another place, or --overwrite")
+    return directory / names[0], directory / names[1]
 
 
 def _assert_equal(written: BiLm, read: BiLm, where: Path) -> None:

@@ -111,7 +111,7 @@ class MetricsLog:
         self._file.close()
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line) + "\n")
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()
 
     def _show(self, step: int, figures: dict[str, float]) -> None:

@@ -17,6 +17,8 @@ from bilm.config import ModelConfig
 from bilm.sampled_softmax import Negatives, SampledSoftmax, draw_negatives
 from bilm.token_encoder import TokenEncoder, WordEmbedding
 
+DIRECTIONS = ("forward", "backward")  # in the order of every tensor that has directions
+
 
 class BiLm(nn.Module):
     """A bidirectional language model over a vocabulary of `vocabulary_size` words.

@@ -2,7 +2,7 @@
 
 Reads the configuration and `corpus.json`, nothing else. All figures follow from shapes; the hours
 need a measured speed. Memory is what the algorithm holds, without what libraries keep for
-themselves.
+themselves (a process with torch and DeepSpeed starts at about 0.4 GB).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 
 from bilm.config import Config
 from bilm.corpus_manifest import MANIFEST_FILE, read_manifest
-from bilm.errors import CorpusError
-from bilm.model import BiLm
+from bilm.errors import ConfigError, CorpusError
+from bilm.model import DIRECTIONS, BiLm
 from bilm.optimizer import STATE_NAMES
 
 BYTES = 4  # of a float32
@@ -25,6 +25,8 @@ WORLDS = (1, 8, 64)
 
 def plan(config: Config, words_per_second: float | None = None) -> str:
     """The plan as text."""
+    if words_per_second is not None and not (0 < words_per_second < math.inf):
+        raise ConfigError(f"--words-per-second is {words_per_second}; it must be above 0")
     path = Path(config.data.corpus) / MANIFEST_FILE
     if not path.is_file():
         raise CorpusError(
@@ -58,7 +60,7 @@ def plan(config: Config, words_per_second: float | None = None) -> str:
         "By number of ranks",
         "  ranks   rows each   memory each   sent each step   of that dense, sparse      hours",
     ]
-    for world in sorted({1, *WORLDS}):
+    for world in WORLDS:
         lines.append(_line(config, counts, world, steps, words_per_second))
     if words_per_second is None:
         lines.append("  (hours: give the measured --words-per-second of one rank)")
@@ -100,7 +102,9 @@ def memory(config: Config, counts: dict[str, int], world: int) -> float:
     # Per slot and layer: four gates, cell and its tanh, output; plus one product of gates.
     kept = slots * lstm.num_layers * (4 * lstm.dim + 3 * lstm.dim + 3 * lstm.projection_dim)
     if is_sampled:
-        kept += 3 * slots / config.model.num_directions * config.model.softmax.num_negatives
+        size = table // (lstm.projection_dim + 1)
+        negatives = min(size, config.model.softmax.num_negatives)
+        kept += 2 * slots * negatives  # probabilities, and in backward their gradients
     return BYTES * (weights + gradients + optimizer + kept)
 
 
@@ -128,9 +132,8 @@ def traffic(config: Config, counts: dict[str, int], world: int) -> tuple[float, 
 
 
 def _parameter_counts(model: BiLm) -> dict[str, int]:
-    directions = ("forward", "backward")[: model.config.num_directions]
     counts = {"token encoder": sum(p.numel() for p in model.encoder.parameters())}
-    for d, name in enumerate(directions):
+    for d, name in enumerate(DIRECTIONS[: model.config.num_directions]):
         counts[f"{name} LSTMs"] = sum(p.numel() for p in model.bilstm.stacks[d].parameters())
     assert model.softmax is not None
     own = [

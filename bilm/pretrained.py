@@ -16,7 +16,6 @@ from typing import Literal
 import torch
 from pydantic import JsonValue
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from bilm.atomic import atomic_directory, write_text
@@ -27,6 +26,7 @@ from bilm.model import BiLm
 from bilm.published import empty_model, load_published, save_published
 from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
+from bilm.tensor_files import save_tensors
 from bilm.tokenizers import Tokenizer, load_tokenizer
 from bilm.vocabulary import Vocabulary
 
@@ -142,13 +142,29 @@ class PretrainedBiLm:
             name: parameter.detach().cpu().contiguous()
             for name, parameter in self.model.named_parameters()
         }
+        _refuse_stranger(Path(directory))
         with atomic_directory(Path(directory), CheckpointError, overwrite) as temporary:
-            save_file(tensors, temporary / WEIGHTS_FILE)
+            save_tensors(tensors, temporary / WEIGHTS_FILE)
             write_text(temporary / CONFIG_FILE, json.dumps(description, indent=2) + "\n")
             if self.vocabulary is not None:
                 self.vocabulary.write(temporary / VOCABULARY_FILE)
             if self.tokenizer is not None:
                 self.tokenizer.save(temporary)
+
+
+def _refuse_stranger(directory: Path) -> None:
+    """Overwriting is for models: whatever else stands there is the user's."""
+    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
+        return
+    try:
+        tree = read_json(directory / CONFIG_FILE, CheckpointError)
+    except CheckpointError:
+        tree = None
+    if not isinstance(tree, dict) or tree.get("format") != "bilm-model":
+        raise CheckpointError(
+            f"{directory} exists and is no model directory, so it is not replaced; choose another "
+            "place"
+        )
 
 
 def _fill(model: BiLm, path: Path) -> None:

@@ -43,20 +43,27 @@ class StopRequest:
 
 
 def _launcher_chain() -> tuple[int, ...]:
-    """The ids of our parent and, as long as they are DeepSpeed's, of those above it."""
-    chain = [os.getppid()]
-    while len(chain) < 4 and _is_deepspeed(chain[-1]):
-        parent = _parent_of(chain[-1])
-        if parent is None:
-            break
-        chain.append(parent)
+    """DeepSpeed's own processes above us, nearest first.
+
+    The shell above them may end (a log-out after nohup); a rank without a launcher has none.
+    """
+    chain: list[int] = []
+    process: int | None = os.getppid()
+    while process is not None and len(chain) < 4 and _is_deepspeed(process):
+        chain.append(process)
+        process = _parent_of(process)
     return tuple(chain)
 
 
 def _is_deepspeed(process: int) -> bool:
     try:
-        return b"deepspeed" in Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:  # gone, or not Linux: then only our own parent is watched
+        parts = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        # the command `deepspeed` itself, or `python -m deepspeed.launcher.launch`
+        return any(
+            part.rsplit(b"/", 1)[-1] == b"deepspeed" or part.startswith(b"deepspeed.launcher.")
+            for part in parts
+        )
+    except OSError:  # gone, or not Linux: then only signals count
         return False
 
 

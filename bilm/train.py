@@ -9,7 +9,6 @@ whole checkpoint, bit for bit.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import functools
 import logging
 import math
@@ -27,41 +26,29 @@ import psutil
 import torch
 from torch import Tensor
 
-from bilm.atomic import write_text
 from bilm.batches import Batch, BatchStream
 from bilm.bilstm import BiLstmState
+from bilm.characters import MIN_CHARACTERS
 from bilm.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, Checkpoint, CheckpointStore
 from bilm.config import Config
 from bilm.corpus import Corpus
 from bilm.engine import Cluster, Engine
 from bilm.errors import CheckpointError, ConfigError, CorpusError, DivergedError
-from bilm.evaluation import batch_tensors, loss_sums, perplexity_of
+from bilm.evaluation import batch_tensors, loss_sums, perplexity, perplexity_of
 from bilm.initial_weights import BEST_MODEL_DIRECTORY, initialise_from
 from bilm.inspection import StepInspector
 from bilm.metrics import Meters, MetricsLog
-from bilm.model import BiLm, training_objective
+from bilm.model import DIRECTIONS, BiLm, training_objective
 from bilm.optimizer import learning_rate_at
 from bilm.pretrained import PretrainedBiLm
+from bilm.run_directory import locked, open_run, write_config
 from bilm.sampled_softmax import Negatives
 from bilm.signals import StopRequest
 
 logger = logging.getLogger(__name__)
 
 TRAIN, HELDOUT = "train", "heldout"
-DIRECTIONS = ("forward", "backward")
 STOPPED_EXIT_CODE = 75  # saved after a signal; the same command goes on from there
-CONFIG_FILE = "config.json"
-
-# What decides a run's words and weights: a checkpoint is of no use to another choice of these.
-FIXED_KEYS = (
-    "model",
-    "data.unroll_steps",
-    "train.seed",
-    "train.init_from",
-    "train.optimizer.name",
-    "train.optimizer.initial_accumulator",
-    "deepspeed.train_batch_size",
-)
 
 
 @dataclass
@@ -78,8 +65,9 @@ class Progress:
 def train(config: Config, fresh: bool = False) -> int:
     """Train as `config` says; returns the exit code."""
     with _prepared(config, fresh) as (run, stream, num_steps):
-        if run.cluster.is_first:
-            run.log = MetricsLog(Path(config.train.output_dir), run.progress.step, num_steps)
+        with run.cluster.together():
+            if run.cluster.is_first:
+                run.log = MetricsLog(Path(config.train.output_dir), run.progress.step, num_steps)
         try:
             return run.loop(stream, num_steps)
         finally:
@@ -123,12 +111,13 @@ def _prepared(config: Config, fresh: bool) -> Iterator[tuple[Run, BatchStream, i
     with cluster.together():
         corpus = Corpus.open(config.data.corpus)
         stream, heldout = _streams(config, corpus, cluster)
-    with _locked(directory, cluster):
+    with locked(directory, cluster):
         store = CheckpointStore(directory / "checkpoints")
-        checkpoint = _open_run(directory, store, config, corpus, cluster, fresh)
+        checkpoint = open_run(directory, store, config, corpus, cluster, fresh)
         model = _build_model(config, corpus, cluster, checkpoint)
         engine = Engine(cluster, model, config)
         run = _resume(config, cluster, corpus, engine, store, heldout, stop, checkpoint)
+        write_config(directory, config, cluster)
         yield run, stream, _num_steps(config, stream)
     cluster.close()
 
@@ -151,14 +140,18 @@ class Run:
     progress: Progress
     meters: Meters
     state: BiLstmState
+    saved: Progress  # as the newest checkpoint has it
     log: MetricsLog | None = None  # of rank 0
 
     def loop(self, stream: BatchStream, num_steps: int) -> int:
         """Train to the last step, or to a request to stop; returns the exit code."""
         train, progress = self.config.train, self.progress
         evaluate_every = train.evaluation.every_steps or stream.steps_per_epoch
-        batches = stream.read(progress.step, num_steps, workers=self.config.data.num_workers)
-        saved = dataclasses.replace(progress)
+        if self.cluster.is_first and progress.step >= num_steps:
+            logger.info("at step %s of %s already: nothing to do", progress.step, num_steps)
+        batches = stream.read(
+            progress.step, max(progress.step, num_steps), workers=self.config.data.num_workers
+        )
         must_stop = self._evaluate_if_due(evaluate_every, num_steps)
         while progress.step < num_steps and not must_stop and not self._is_out_of_patience():
             begun = time.monotonic()
@@ -176,10 +169,8 @@ class Run:
             must_stop = must_stop or self._evaluate_if_due(evaluate_every, num_steps)
             if progress.step % train.checkpoints.every_steps == 0:
                 self._save()
-                saved = dataclasses.replace(progress)
         batches.close()
-        if saved != progress:
-            self._save()
+        self._save()
         if not must_stop:
             return 0
         if self.cluster.is_first:
@@ -217,7 +208,7 @@ class Run:
         inspector = self._inspector()
         norm = self.engine.step(learning_rate_at(config.train.optimizer, step, num_steps))
         if not math.isfinite(norm):
-            raise DivergedError(f"the gradient norm of step {step + 1} is {norm}; nothing updated")
+            raise DivergedError(f"the gradient norm of step {step + 1} is {norm}")
         if inspector is not None and self.log is not None:
             self.log.inspected(step + 1, inspector)
         limit = config.train.max_gradient_norm
@@ -261,7 +252,7 @@ class Run:
         label = "sampled" if model.softmax.kind == "sampled" else "training"
         figures = {f"loss_{name}": loss for name, loss in zip(DIRECTIONS, losses, strict=False)}
         figures |= {
-            f"perplexity_{label}": math.exp(min(700.0, sum(losses) / len(losses))),
+            f"perplexity_{label}": perplexity(sum(losses) / len(losses)),
             "learning_rate": learning_rate_at(train.optimizer, step - 1, num_steps),
             "gradient_norm": sums["gradient_norm"] / sums["steps"],
             "clipped_steps_share": sums["clipped"] / sums["steps"],
@@ -292,15 +283,16 @@ class Run:
         except _Stopped:
             return True  # not evaluated: a resumed run evaluates first
         totals = cluster.gather(sums).cpu().sum(dim=0)
-        perplexity = perplexity_of(totals, self.corpus, HELDOUT)
+        found = perplexity_of(totals, self.corpus, HELDOUT)
         progress.evaluated_step = step
         progress.evaluations_since_best += 1
         if self.log is not None:
-            self.log.heldout(step, perplexity, time.monotonic() - begun)
-        if progress.best_perplexity is None or perplexity.mean < progress.best_perplexity:
-            progress.best_step, progress.best_perplexity = step, perplexity.mean
+            self.log.heldout(step, found, time.monotonic() - begun)
+        if progress.best_perplexity is None or found.mean < progress.best_perplexity:
+            progress.best_step, progress.best_perplexity = step, found.mean
             progress.evaluations_since_best = 0
             self._export_best()
+            self._save()  # the best one is kept, wherever the other checkpoints fall
         return False
 
     def _check_stop(self) -> None:
@@ -323,6 +315,9 @@ class Run:
                 best.save_pretrained(directory, overwrite=True)
 
     def _save(self) -> None:
+        """Save a checkpoint, unless the last one says all there is to say."""
+        if self.progress == self.saved:
+            return
         begun = time.monotonic()
         cell, hidden = (self.cluster.gather_rows(part, dim=2) for part in self.state)
         tensors = {
@@ -340,9 +335,10 @@ class Run:
                 }
                 saved = self.store.save(self.progress.step, tensors, run)
                 keep = self.config.train.checkpoints.keep_last
-                self.store.prune(keep, self.progress.best_step)
+                self.store.prune(saved, keep, self.progress.best_step)
                 if self.log is not None:
                     self.log.checkpoint(saved.step, saved.path, time.monotonic() - begun)
+        self.saved = dataclasses.replace(self.progress)
 
 
 def _streams(
@@ -357,7 +353,7 @@ def _streams(
         "seed": config.train.seed,
         "rank": cluster.rank,
         "world": cluster.world,
-        "max_characters": characters.max_characters if characters is not None else 3,
+        "max_characters": characters.max_characters if characters is not None else MIN_CHARACTERS,
         "verified": True,
     }
     stream = BatchStream(
@@ -370,6 +366,16 @@ def _streams(
     if stream.num_predictions == 0:
         raise CorpusError(f"the corpus {corpus.path} has no training text")
     if HELDOUT not in corpus.splits or not corpus.splits[HELDOUT].sentences:
+        if config.train.evaluation.patience is not None:
+            raise ConfigError(
+                f"train.evaluation.patience is {config.train.evaluation.patience}, but the corpus "
+                f"{corpus.path} holds no text out to evaluate on; build it with --heldout"
+            )
+        if cluster.is_first:
+            logger.warning(
+                "the corpus holds no text out: no perplexity, no best model (launch/export.py "
+                "--which newest exports the newest checkpoint)"
+            )
         return stream, None
     rows = config.train.evaluation.rows
     if rows % cluster.world:
@@ -383,77 +389,6 @@ def _streams(
 def _num_steps(config: Config, stream: BatchStream) -> int:
     steps = config.train.num_epochs * stream.steps_per_epoch
     return min(steps, config.train.max_steps or steps)
-
-
-@contextmanager
-def _locked(directory: Path, cluster: Cluster) -> Iterator[None]:
-    """Keep a second run out of the directory for as long as this one lasts."""
-    file = None
-    with cluster.together():
-        if cluster.is_first:
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-                file = open(directory / "lock", "a")  # noqa: SIM115
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointError(
-                    f"another process is training in {directory}; wait for it, or use another "
-                    "train.output_dir"
-                ) from None
-            except OSError as e:
-                raise CheckpointError(f"cannot use {directory}: {e.strerror}") from None
-    try:
-        yield
-    finally:
-        if file is not None:
-            file.close()
-
-
-def _open_run(
-    directory: Path,
-    store: CheckpointStore,
-    config: Config,
-    corpus: Corpus,
-    cluster: Cluster,
-    fresh: bool,
-) -> Checkpoint | None:
-    """Rank 0's newest checkpoint, if this is a run to go on with; None for a new one."""
-    checkpoint = None
-    with cluster.together():
-        if cluster.is_first:
-            if fresh and (directory / CONFIG_FILE).exists():
-                raise CheckpointError(
-                    f"{directory} holds a run already, and --fresh is not to overwrite one; choose "
-                    "another train.output_dir, or leave --fresh out to resume"
-                )
-            checkpoint = store.newest()
-            if checkpoint is not None:
-                _check_same_run(checkpoint, config, corpus)
-                logger.info("resuming from %s", checkpoint.path)
-            write_text(directory / CONFIG_FILE, config.model_dump_json(indent=2) + "\n")
-    return checkpoint
-
-
-def _check_same_run(checkpoint: Checkpoint, config: Config, corpus: Corpus) -> None:
-    differing = []
-    if checkpoint.run.get("corpus") != corpus.fingerprint:
-        differing.append("data.corpus: its content is another than the checkpoint's")
-    old, new = checkpoint.run.get("config"), config.model_dump(mode="json")
-    for path in FIXED_KEYS:
-        before, now = _look_up(old, path), _look_up(new, path)
-        if before != now:
-            differing.append(f"{path}: {before} in the checkpoint, {now} now")
-    if differing:
-        raise CheckpointError(
-            f"{checkpoint.path} is of another run:\n  " + "\n  ".join(differing) + "\nput these "
-            "back, or train into another output_dir (train.init_from takes the weights along)"
-        )
-
-
-def _look_up(tree: Any, path: str) -> Any:
-    for key in path.split("."):
-        tree = tree.get(key) if isinstance(tree, dict) else None
-    return tree
 
 
 def _build_model(
@@ -488,6 +423,9 @@ def _resume(
     state = engine.model.zero_state(rows)
     progress, meters = Progress(), Meters()
     if saved is not None:
+        known = {field.name for field in dataclasses.fields(Progress)}
+        if set(saved.get("progress", {})) != known or "meters" not in saved:
+            raise CheckpointError("the checkpoint's run.json lacks what a run goes on from")
         progress, meters = Progress(**saved["progress"]), Meters(saved["meters"])
         read = None
         if checkpoint is not None:
@@ -499,7 +437,11 @@ def _resume(
         engine.set_step_count(0)
     mine = rows // cluster.world
     state = state.rows(cluster.rank * mine, (cluster.rank + 1) * mine)
-    return Run(config, cluster, corpus, engine, store, heldout, stop, progress, meters, state)
+    saved_progress = dataclasses.replace(progress)
+    return Run(
+        *(config, cluster, corpus, engine, store, heldout, stop),
+        *(progress, meters, state, saved_progress),
+    )
 
 
 def _seed_of(*parts: int) -> int:

@@ -3,8 +3,8 @@
     python launch/convert.py from-published options.json weights.hdf5 MODEL_DIR [--vocab vocab.txt]
     python launch/convert.py to-published MODEL_DIR OUTPUT_DIR
 
-Weights are copied bit for bit. What the published format has no place for (vocabulary, tokeniser)
-is left out on the way there, and can be given on the way back.
+Weights are copied bit for bit. The vocabulary, for which the published format has no place,
+goes beside it, and can be given on the way back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bilm.errors import CheckpointError, run_command
+from bilm.errors import run_command
 from bilm.tokenizers import NAMES
 
 
@@ -64,14 +64,12 @@ def _from_published(arguments: argparse.Namespace) -> None:
 
 
 def _to_published(arguments: argparse.Namespace) -> None:
+    from bilm.export import export_published
     from bilm.pretrained import PretrainedBiLm
 
-    options, weights = arguments.output / "options.json", arguments.output / "weights.hdf5"
-    for path in (options, weights):
-        if path.exists() and not arguments.overwrite:
-            raise CheckpointError(f"{path} exists already; choose another place, or --overwrite")
-    PretrainedBiLm.from_pretrained(arguments.model).save_published(options, weights)
-    print(f"wrote {options} and {weights}")
+    pretrained = PretrainedBiLm.from_pretrained(arguments.model)
+    export_published(pretrained, arguments.output, False, arguments.overwrite)
+    print(f"wrote {arguments.output / 'options.json'} and weights.hdf5")
 
 
 if __name__ == "__main__":

@@ -12,12 +12,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bilm.errors import CheckpointError, run_command
 
+DIRECTIONS = ("forward", "backward")
+GOAL = 0.15  # above the best possible perplexity, at most
+
 
 def main() -> int:
     """Print held-out perplexity beside the grammar's limit, and senses of a word by context."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("directory", type=Path, help="where make demo has worked")
     directory = parser.parse_args().directory
+    for needed in (directory / "text" / "grammar.json", directory / "run" / "metrics.jsonl"):
+        if not needed.is_file():
+            raise CheckpointError(f"there is no {needed}: make demo has not come so far")
     grammar = json.loads((directory / "text" / "grammar.json").read_text(encoding="utf-8"))
     lines = (directory / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     heldout = [e for e in map(json.loads, lines) if e["event"] == "heldout"]
@@ -28,7 +34,7 @@ def main() -> int:
     vocabulary = grammar["vocabulary"]
     print("\nHeld-out perplexity (full softmax)          above the limit")
     print(f"  a uniform guess           {vocabulary:8.2f}")
-    for name in ("forward", "backward"):
+    for name in DIRECTIONS:
         value = best[f"perplexity_{name}"]
         print(f"  the biLM, {name:<15} {value:8.2f}          {value / limit - 1:8.1%}")
     print(f"  the best possible         {limit:8.2f}")
@@ -37,6 +43,10 @@ def main() -> int:
     print(
         "The model:  bilm.Embedder.from_pretrained(" + repr(str(directory / "run" / "best")) + ")"
     )
+    worst = max(best[f"perplexity_{name}"] for name in DIRECTIONS) / limit - 1
+    if worst > GOAL:
+        print(f"\nThat is more than {GOAL:.0%} above the limit: something is wrong.")
+        return 1
     return 0
 
 

@@ -72,6 +72,7 @@ def main() -> int:
 def _evaluate(arguments: argparse.Namespace) -> Perplexity:
     # torch and deepspeed only now, so that --help answers at once
     from bilm.batches import BatchStream
+    from bilm.characters import MIN_CHARACTERS
     from bilm.corpus import Corpus
     from bilm.engine import Cluster
     from bilm.evaluation import loss_sums, perplexity_of
@@ -91,7 +92,7 @@ def _evaluate(arguments: argparse.Namespace) -> Perplexity:
             rank=cluster.rank,
             world=cluster.world,
             shuffle=False,
-            max_characters=characters.max_characters if characters is not None else 3,
+            max_characters=characters.max_characters if characters is not None else MIN_CHARACTERS,
         )
         if stream.num_predictions == 0:
             raise CorpusError(f"the split {arguments.split!r} of {corpus.path} has no sentences")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bilm import checkpoints
 from bilm.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
 from bilm.errors import CheckpointError
 
@@ -91,7 +92,7 @@ def test_prune_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
     for step in range(1, 7):
         save(store, step)
     (store.directory / ".step-00000009.abc").mkdir()  # a save that was killed
-    store.prune(keep_last=2, best_step=3)
+    store.prune(store.verify(store.directory / "step-00000006"), keep_last=2, best_step=3)
     names = sorted(p.name for p in store.directory.iterdir() if p.is_dir())
     assert names == ["step-00000003", "step-00000005", "step-00000006"]
 
@@ -109,3 +110,34 @@ def test_saving_the_same_step_again_replaces_it(tmp_path: Path) -> None:
     save(store, 3)
     save(store, 3)
     assert [p.name for p in store.directory.iterdir() if p.is_dir()] == ["step-00000003"]
+
+
+def test_prune_never_deletes_the_last_whole_one(tmp_path: Path) -> None:
+    """A damaged one of a later step, from before a resume, must not take its place."""
+    store = CheckpointStore(tmp_path / "checkpoints")
+    save(store, 4)
+    (save(store, 12) / "run.json").unlink()
+    newest = store.newest()
+    assert newest is not None
+    assert newest.step == 4
+    saved = store.save(5, tensors(5), {})
+    store.prune(saved, keep_last=1, best_step=None)
+    newest = store.newest()
+    assert newest is not None
+    assert newest.step == 5
+
+
+def test_a_later_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    monkeypatch.setattr(checkpoints, "VERSION", 2)
+    path = save(store, 1)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="version 2"):
+        store.verify(path)
+
+
+def test_no_nan_gets_into_a_checkpoint(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        store.save(1, tensors(1), {"x": float("nan")})
+    assert store.newest() is None

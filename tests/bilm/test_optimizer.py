@@ -12,7 +12,8 @@ def parameters() -> tuple[nn.Parameter, nn.Parameter]:
     dense, table = nn.Parameter(torch.zeros(3, 4)), nn.Parameter(torch.zeros(6, 2))
     dense.grad = torch.full((3, 4), 2.0)
     # Row 4 stands twice: its sum counts, not its parts.
-    table.grad = torch.sparse_coo_tensor([[1, 4, 4]], [[3.0, 0.0], [1.0, 1.0], [2.0, -5.0]], (6, 2))
+    rows = [[3.0, 0.0], [1.0, 1.0], [2.0, -5.0]]
+    table.grad = torch.sparse_coo_tensor([[1, 4, 4]], rows, (6, 2), check_invariants=True)
     return dense, table
 
 

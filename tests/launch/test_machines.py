@@ -26,7 +26,7 @@ STEPS = 12
 def test_two_machines_equal_one(tmp_path: Path) -> None:
     corpus = build_demo_corpus(tmp_path / "demo")
     launch(corpus, tmp_path / "one" / "run", ranks=None)
-    # Each "machine" has its own copy of the corpus, and its own output_dir: only the first writes.
+    # Each "machine" has an output_dir of its own: only the first writes.
     output = tmp_path / "two" / "run"
     script = command_for(corpus, output, ranks=None)[1:]
     hosts = tmp_path / "hosts"

@@ -14,6 +14,7 @@ from tests.conftest import GOLDEN, ROOT
 from tests.launch.launching import (
     assert_same_run,
     build_demo_corpus,
+    command_for,
     environment,
     events,
     final_tensors,
@@ -81,9 +82,11 @@ def test_a_run_learns_and_leaves_everything_in_its_place(corpus: Path, sampled: 
 
 
 def test_two_ranks_equal_one_with_the_sampled_softmax(
-    corpus: Path, sampled: Path, tmp_path: Path
+    corpus: Path, sampled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
     launch(corpus, tmp_path / "run", ranks=2)
+    assert not (tmp_path / "extensions").exists()  # DeepSpeed has compiled nothing
     assert_same_run(sampled, tmp_path / "run", STEPS, 1e-5)
     ours, theirs = events(sampled, "heldout"), events(tmp_path / "run", "heldout")
     for one, other in zip(ours, theirs, strict=True):
@@ -146,7 +149,7 @@ def test_the_first_losses_of_the_demo_are_the_stored_ones(tmp_path: Path) -> Non
 
 
 def test_start_from_another_model(corpus: Path, sampled: Path, tmp_path: Path) -> None:
-    """The first loss of a run that starts from another is that of the other's last weights."""
+    """A run that starts from another begins better than that one did."""
     launch(corpus, tmp_path / "a" / "run", f"train.init_from={sampled}", ranks=None)
     assert sum(losses(tmp_path / "a" / "run")[0]) < sum(losses(sampled)[1])
     done = launch(
@@ -232,6 +235,8 @@ def test_plan_and_dry_run_leave_nothing(corpus: Path, tmp_path: Path) -> None:
         (["data.corpus=/nowhere"], "does not exist"),
         (["model.lstm.dimm=1"], "did you mean 'dim'"),
         (["deepspeed.zero_optimization.stage=2"], "ZeRO stages 1 to 3 refuse"),
+        (["deepspeed.zero_optimization.stagee=2"], "did you mean 'stage'"),
+        (["train.init_from=/nowhere"], "is neither a run"),
     ],
 )
 def test_mistakes_are_told_once_with_exit_code_2(
@@ -239,6 +244,7 @@ def test_mistakes_are_told_once_with_exit_code_2(
 ) -> None:
     done = launch(corpus, tmp_path / "run", *overrides, ranks=2, code=2)
     assert message in done.stderr
+    assert done.stderr.count("error: ") == 1
     assert "Traceback" not in done.stderr
 
 
@@ -271,3 +277,60 @@ def test_the_clip_binds_where_it_should(corpus: Path, tmp_path: Path) -> None:
     ]
     expected = STEPS * limit**2
     assert sum(float(tensor.sum()) for tensor in sums) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["evaluate.py", "--model", "{tmp}", "--corpus", "{corpus}"], "is neither a run"),
+        (["evaluate.py", "--model", "{run}", "--corpus", "/nowhere"], "does not exist"),
+        (["evaluate.py", "--model", "{run}", "--corpus", "{corpus}", "--split", "x"], "no split"),
+        (["evaluate.py", "--model", "{run}", "--corpus", "{corpus}", "--rows", "0"], "rows is 0"),
+        (["export.py", "{tmp}", "--model", "{tmp}/m"], "no best model yet"),
+        (["export.py", "{tmp}", "--model", "{tmp}/m", "--which", "newest"], "holds no checkpoint"),
+        (["export.py", "{run}"], "nothing to write"),
+        (["export.py", "{run}", "--model", "{tmp}", "--overwrite"], "is no model directory"),
+        (["export.py", "{run}", "--published", "{tmp}/mine"], "mine/vocab.txt exists already"),
+        (["convert.py", "to-published", "{run}/best", "{tmp}/file"], "is a file"),
+        (["convert.py", "from-published", "{tmp}/o", "{tmp}/w", "{tmp}/m"], "No such file"),
+        (["demo_summary.py", "{tmp}"], "make demo has not come so far"),
+    ],
+)
+def test_mistakes_with_the_other_commands(
+    command: list[str], message: str, corpus: Path, sampled: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "vocab.txt").write_text("my own")
+    (tmp_path / "file").write_text("my own")
+    script, *arguments = (part.format(tmp=tmp_path, run=sampled, corpus=corpus) for part in command)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "launch" / script), *arguments],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=ROOT,
+    )
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "mine" / "vocab.txt").read_text() == "my own"
+
+
+def test_a_full_disk_is_told_and_leaves_the_last_checkpoint(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    launch(corpus, output, "train.max_steps=4", ranks=None)
+    limit = (output / "checkpoints" / "step-00000004" / "weights.safetensors").stat().st_size // 2
+    command = command_for(corpus, output, "train.max_steps=8", ranks=None)
+    done = subprocess.run(
+        ["bash", "-c", f'trap "" XFSZ; ulimit -f {limit // 1024}; exec "$@"', "run", *command],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=ROOT,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "no space left while writing" in done.stderr
+    assert "Traceback" not in done.stderr
+    names = sorted(path.name for path in (output / "checkpoints").iterdir())
+    assert names == ["ever_saved", "step-00000004"]
+    launch(corpus, output, "train.max_steps=8", ranks=None)

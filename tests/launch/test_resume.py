@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
 from pathlib import Path
 
 import psutil
@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.launch]
 STEPS = 12
 DROPOUT = "model.dropout=0.2"  # so that its randomness is restored too
 LONG = "train.max_steps=100000"
+NO_CHECKPOINTS = ("train.checkpoints.every_steps=100000", "train.evaluation.every_steps=100000")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_two_one_two_ranks(corpus: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["outer", "launcher", "rank", "all"])
 def test_sigterm_saves_and_leaves_nobody_behind(corpus: Path, target: str, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    process = start(corpus, output, LONG, "train.checkpoints.every_steps=100000", ranks=2)
+    process = start(corpus, output, LONG, *NO_CHECKPOINTS, ranks=2)
     wait_for_step(output, 3)
     processes = tree_of(process)
     ranks = ranks_of(processes)
@@ -88,8 +89,7 @@ def test_sigterm_saves_and_leaves_nobody_behind(corpus: Path, target: str, tmp_p
     # A rank's own code reaches the shell unless DeepSpeed's processes got the signal themselves.
     assert code == {"outer": -signal.SIGTERM, "launcher": 1, "rank": 75, "all": -15}[target]
     last = events(output, "train")[-1]["step"]
-    (saved,) = events(output, "checkpoint")
-    assert saved["step"] == last
+    assert events(output, "checkpoint")[-1]["step"] == last
     done = launch(corpus, output, f"train.max_steps={last + 2}", ranks=2)
     assert f"step-{last:08d}" in done.stderr
     assert [e["step"] for e in events(output, "train")] == list(range(1, last + 3))
@@ -154,9 +154,7 @@ def test_no_checkpoint_left_is_an_error_not_a_new_run(corpus: Path, tmp_path: Pa
 def test_a_kill_before_the_first_checkpoint_starts_again(corpus: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
     launch(corpus, whole, "train.max_steps=3", ranks=None)
-    process: subprocess.Popen[bytes] = start(
-        corpus, broken, LONG, "train.checkpoints.every_steps=100000", ranks=1
-    )
+    process = start(corpus, broken, LONG, *NO_CHECKPOINTS, ranks=1)
     wait_for_step(broken, 2)
     processes = tree_of(process)
     for one in processes:
@@ -165,3 +163,48 @@ def test_a_kill_before_the_first_checkpoint_starts_again(corpus: Path, tmp_path:
     wait_gone(processes)
     launch(corpus, broken, "train.max_steps=3", ranks=None)
     assert_same_run(whole, broken, 3)
+
+
+def test_ctrl_c_reaches_the_whole_group_and_saves(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    process = start(corpus, output, LONG, *NO_CHECKPOINTS, ranks=2)
+    wait_for_step(output, 3)
+    processes = tree_of(process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does; `start` made the group
+    os.killpg(process.pid, signal.SIGINT)  # and once more, impatiently
+    process.wait(timeout=60)
+    wait_gone(processes)
+    last = events(output, "train")[-1]["step"]
+    assert events(output, "checkpoint")[-1]["step"] == last
+
+
+def test_patience_ends_a_run_and_survives_a_resume(corpus: Path, tmp_path: Path) -> None:
+    """A learning rate that only does harm: the first evaluation stays the best."""
+    harm = ("train.optimizer.learning_rate=20", "train.evaluation.every_steps=2")
+    output = tmp_path / "run"
+    launch(corpus, output, *harm, "train.max_steps=4", ranks=None)
+    assert len(events(output, "heldout")) == 2
+    done = launch(corpus, output, *harm, "train.evaluation.patience=3", LONG, ranks=None)
+    assert "no better held-out perplexity in 3 evaluations" in done.stderr
+    found = [event["perplexity"] for event in events(output, "heldout")]
+    best = min(range(len(found)), key=found.__getitem__)
+    assert len(found) == best + 1 + 3
+    # The best one is kept, though nothing else was to be saved then.
+    names = {path.name for path in (output / "checkpoints").iterdir()}
+    assert f"step-{2 * (best + 1):08d}" in names
+
+
+def test_an_evaluation_that_was_cut_short_is_made_up_for(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    # Two rows of one word a step: evaluations take far longer than the training between them.
+    slow = ("train.evaluation.every_steps=1", "train.evaluation.rows=1", "data.unroll_steps=1")
+    process = start(corpus, output, LONG, *slow, ranks=1)
+    wait_for_step(output, 2)
+    processes = tree_of(process)
+    (rank,) = ranks_of(processes)
+    rank.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 75
+    wait_gone(processes)
+    last = events(output, "train")[-1]["step"]
+    launch(corpus, output, *slow, f"train.max_steps={last}", ranks=None)
+    assert [e["step"] for e in events(output, "heldout")] == list(range(1, last + 1))
