@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from bilm.atomic import write_text
+from bilm.errors import CheckpointError
 from bilm.evaluation import Perplexity
 from bilm.inspection import StepInspector
 
@@ -111,8 +113,15 @@ class MetricsLog:
         self._file.close()
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps(line, allow_nan=False) + "\n")
+            self._file.flush()
+        except OSError as error:
+            free = shutil.disk_usage(self._path.parent).free
+            raise CheckpointError(
+                f"cannot write to {self._path}: {error.strerror}, {free:,} bytes free; make room, "
+                "and the same command goes on from the newest checkpoint"
+            ) from None
 
     def _show(self, step: int, figures: dict[str, float]) -> None:
         speed = figures["words_per_second"]

@@ -109,8 +109,9 @@ class TokenEncoder(nn.Module):
         """Every filter's maximum over all positions, by look-up where we have the kernels."""
         if native.is_available(self.char_embedding):
             lookup = cast(Callable[..., Tensor], LookupFilters.apply)
-            # (char_dim, count, width) products: (width, ids, count)
-            tables = [self.char_embedding @ w.permute(2, 1, 0) for w in self.filter_weights]
+            with torch.autocast(self.char_embedding.device.type, enabled=False):
+                # one table per filter: (width, ids, count)
+                tables = [self.char_embedding @ w.permute(2, 1, 0) for w in self.filter_weights]
             return lookup(char_ids, *tables)
         embedded = F.embedding(char_ids.long(), self.char_embedding)  # (words, chars, char_dim)
         embedded = embedded.transpose(1, 2)  # (words, char_dim, chars)

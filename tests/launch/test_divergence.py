@@ -13,6 +13,7 @@ import torch
 from bilm.config import ModelConfig
 from bilm.model import BiLm
 from bilm.pretrained import PretrainedBiLm
+from bilm.vocabulary import Vocabulary
 from tests.conftest import ROOT
 from tests.launch.launching import TINY, events, final_tensors, launch
 
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.launch]
 
 
 def test_nan_on_one_rank_stops_all_at_that_step(tmp_path: Path) -> None:
-    """One word of the corpus has a character whose embedding is not a number."""
+    """The softmax bias of one word is not a number; the word stands once in the corpus."""
     lines = [f"word{i % 50} stands in line {i}" for i in range(4000)]
     lines[3000] = "a poisoned Zebra"
     (tmp_path / "text.txt").write_text("\n".join(lines) + "\n")
@@ -34,11 +35,14 @@ def test_nan_on_one_rank_stops_all_at_that_step(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
     )
+    vocabulary = Vocabulary.read(tmp_path / "corpus" / "vocab.txt")
     torch.manual_seed(0)
-    model = BiLm(ModelConfig.model_validate_json(json.dumps(TINY["model"])), None)
+    config = ModelConfig.model_validate_json(json.dumps(TINY["model"]))
+    model = BiLm(config, len(vocabulary))
+    assert model.softmax is not None
     with torch.no_grad():
-        model.encoder.char_embedding[ord("Z")] = torch.nan  # type: ignore[index]
-    PretrainedBiLm(model).save_pretrained(tmp_path / "poisoned")
+        model.softmax.bias[vocabulary["Zebra"]] = torch.nan
+    PretrainedBiLm(model, vocabulary).save_pretrained(tmp_path / "poisoned")
 
     output = tmp_path / "x" / "run"
     done = launch(
@@ -48,7 +52,7 @@ def test_nan_on_one_rank_stops_all_at_that_step(tmp_path: Path) -> None:
         "train.max_steps=100000",
         "train.checkpoints.every_steps=1",
         "deepspeed.train_batch_size=100",
-        "train.evaluation.rows=2",
+        "model.softmax.num_negatives=3",  # few, so that the word is met as a target first
         ranks=2,
         code=3,
     )
@@ -59,6 +63,5 @@ def test_nan_on_one_rank_stops_all_at_that_step(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
     # Nothing of the bad step has reached the run: the newest checkpoint is of the step before.
     assert events(output, "checkpoint")[-1]["step"] == last
-    weights = final_tensors(output, last)["weights/encoder.char_embedding"]
-    assert torch.isnan(weights[ord("Z")]).all()
-    assert torch.isfinite(weights[: ord("Z")]).all()
+    weights = final_tensors(output, last)["weights/softmax.bias"].flatten()
+    assert torch.isnan(weights).nonzero().flatten().tolist() == [vocabulary["Zebra"]]

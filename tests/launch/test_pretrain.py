@@ -233,9 +233,7 @@ def test_plan_and_dry_run_leave_nothing(corpus: Path, tmp_path: Path) -> None:
         (["deepspeed.train_batch_size=9"], "it must be a multiple of 2"),
         (["train.evaluation.rows=3"], "set it to a multiple of 2"),
         (["data.corpus=/nowhere"], "does not exist"),
-        (["model.lstm.dimm=1"], "did you mean 'dim'"),
         (["deepspeed.zero_optimization.stage=2"], "ZeRO stages 1 to 3 refuse"),
-        (["deepspeed.zero_optimization.stagee=2"], "did you mean 'stage'"),
         (["train.init_from=/nowhere"], "is neither a run"),
     ],
 )
@@ -320,7 +318,9 @@ def test_a_full_disk_is_told_and_leaves_the_last_checkpoint(corpus: Path, tmp_pa
     output = tmp_path / "run"
     launch(corpus, output, "train.max_steps=4", ranks=None)
     limit = (output / "checkpoints" / "step-00000004" / "weights.safetensors").stat().st_size // 2
-    command = command_for(corpus, output, "train.max_steps=8", ranks=None)
+    # Without histograms: TensorBoard's file must stay below the limit that stands for the disk.
+    no_histograms = "train.log.histograms_every_steps=null"
+    command = command_for(corpus, output, "train.max_steps=8", no_histograms, ranks=None)
     done = subprocess.run(
         ["bash", "-c", f'trap "" XFSZ; ulimit -f {limit // 1024}; exec "$@"', "run", *command],
         capture_output=True,
