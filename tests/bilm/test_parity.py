@@ -79,7 +79,7 @@ FAULTS = {
     "windows of padding left out": (
         "kernels.c",
         "if (lengths[w] < last) last = lengths[w];",
-        "if (lengths[w] - width < last) last = lengths[w] - width;",
+        "last = lengths[w] > width ? lengths[w] - width : 0;",
         (TRACE, EMBEDDINGS),
     ),
     "skip missing": ("bilstm.py", "and layer > 0 else y", "and False else y", (TRACE, EMBEDDINGS)),
