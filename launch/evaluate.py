@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bilm.cores import share_cores
 from bilm.errors import CheckpointError, ConfigError, CorpusError, run_command
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def main() -> int:
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # from the launcher
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    ranks = int(os.environ.get("LOCAL_SIZE", "1"))
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // ranks)))
+    share_cores()
     perplexity = _evaluate(arguments)
     if os.environ.get("RANK", "0") != "0":
         return 0

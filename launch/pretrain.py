@@ -19,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bilm.config import load_config
+from bilm.cores import share_cores
 from bilm.errors import USER_ERROR_EXIT_CODE, ConfigError, run_command
 
 
@@ -40,7 +41,7 @@ def main() -> int:
 
             print(plan(config, arguments.words_per_second))
         return 0
-    _share_cores()
+    share_cores()
     # torch and deepspeed only now, so that --help and mistakes answer at once
     from bilm.train import dry_run, train
 
@@ -84,13 +85,6 @@ def _set_up_logging(is_first: bool) -> None:
     # DeepSpeed logs its whole configuration at each start.
     os.environ.setdefault("DS_LOG_LEVEL", "warning")
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-
-
-def _share_cores() -> None:
-    """Give each rank of this machine its share of the cores, unless the user has decided."""
-    ranks = int(os.environ.get("LOCAL_SIZE", "1"))
-    cores = len(os.sched_getaffinity(0))
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // ranks)))
 
 
 if __name__ == "__main__":

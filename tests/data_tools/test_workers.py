@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -67,4 +68,6 @@ def test_a_worker_killed_in_mid_result_is_noticed() -> None:
 def test_leaving_early_ends_the_workers() -> None:
     results = ordered_map(slow_square, 0.0, iter(range(10**9)), 2)
     assert next(results) == 0
+    assert multiprocessing.active_children()
     results.close()  # type: ignore[attr-defined]
+    assert not multiprocessing.active_children()
