@@ -151,7 +151,9 @@ class OptimizerConfig(Section):
     """How a gradient becomes a step."""
 
     name: Literal["adagrad", "adam", "adamw"] = Field(
-        "adagrad", description="adagrad is the published one; the others need softmax.kind full"
+        "adagrad",
+        description="adagrad is the published one; adam is lazy on the rows of a sampled softmax; "
+        "adamw needs softmax.kind full",
     )
     learning_rate: Annotated[float, Field(gt=0)] = Field(
         0.2, description="the highest of the schedule; not scaled by the number of ranks"
@@ -328,11 +330,11 @@ class Config(Section):
                 "gradients, which ZeRO stages 1 to 3 refuse; set the stage to 0, or "
                 "model.softmax.kind to 'full'"
             )
-        name = self.train.optimizer.name
-        if name != "adagrad" and self.model.softmax.kind == "sampled":
+        if self.train.optimizer.name == "adamw" and self.model.softmax.kind == "sampled":
             raise ValueError(
-                f"train.optimizer.name is {name!r}, which has no sparse form, but the sampled "
-                "softmax has sparse gradients; set it to 'adagrad', or model.softmax.kind to 'full'"
+                "train.optimizer.name is 'adamw', which decays all weights at every step, but the "
+                "sampled softmax has sparse gradients; set it to 'adagrad' or 'adam', or "
+                "model.softmax.kind to 'full'"
             )
         return self
 

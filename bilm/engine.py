@@ -129,7 +129,7 @@ class Engine:
         self.is_partitioned = stage > 0
         self._dtype = getattr(torch, config.train.precision)
         self.model = model.to(cluster.device)
-        optimizer = build_optimizer(config.train.optimizer, self.model, fused=stage == 0)
+        optimizer = build_optimizer(config.train.optimizer, self.model)
         self._state_names = STATE_NAMES[config.train.optimizer.name]
         self._deepspeed, self._optimizer, _, _ = deepspeed.initialize(
             model=self.model, optimizer=optimizer, config=_deepspeed_config(config, cluster.world)

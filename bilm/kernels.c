@@ -1,4 +1,5 @@
-/* The loops that torch has no fused call for: the LSTM cell, and the character CNN by look-up.
+/* The loops that torch has no fused call for: the LSTM cell, the character CNN by look-up, and the
+ * optimisers of tables by rows.
  *
  * Built on first use by bilm/native.py; each function has a torch form that computes the same.
  * All arrays are dense and row-major. Work is shared by OpenMP, whose runtime is torch's own.
@@ -156,3 +157,38 @@ LOOKUP_FORWARD(lookup_forward_f32, float)
 LOOKUP_FORWARD(lookup_forward_f64, double)
 LOOKUP_BACKWARD(lookup_backward_f32, float)
 LOOKUP_BACKWARD(lookup_backward_f64, double)
+
+/* One step of Adagrad and of Adam on the rows `ids` of a table; the ids are distinct. */
+#define ADAGRAD_ROWS(NAME, REAL, SQRT)                                                             \
+    void NAME(int64_t count, int64_t dim, const int64_t *ids, const REAL *grad, REAL *table,       \
+              REAL *sums, REAL rate, REAL epsilon) {                                               \
+        _Pragma("omp parallel for schedule(static)") for (int64_t n = 0; n < count; n++) {         \
+            const REAL *restrict g = grad + n * dim;                                               \
+            REAL *restrict w = table + ids[n] * dim, *restrict s = sums + ids[n] * dim;            \
+            _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
+                s[k] += g[k] * g[k];                                                               \
+                w[k] -= rate * g[k] / (SQRT(s[k]) + epsilon);                                      \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+#define ADAM_ROWS(NAME, REAL, SQRT)                                                                \
+    void NAME(int64_t count, int64_t dim, const int64_t *ids, const REAL *grad, REAL *table,       \
+              REAL *mean, REAL *square, REAL first, REAL second, REAL rate, REAL scale,            \
+              REAL epsilon) {                                                                      \
+        _Pragma("omp parallel for schedule(static)") for (int64_t n = 0; n < count; n++) {         \
+            const REAL *restrict g = grad + n * dim;                                               \
+            REAL *restrict w = table + ids[n] * dim, *restrict m = mean + ids[n] * dim;            \
+            REAL *restrict v = square + ids[n] * dim;                                              \
+            _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
+                m[k] += (1 - first) * (g[k] - m[k]);                                               \
+                v[k] = second * v[k] + (1 - second) * g[k] * g[k];                                 \
+                w[k] -= rate * m[k] / (SQRT(v[k]) * scale + epsilon);                              \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+ADAGRAD_ROWS(adagrad_rows_f32, float, sqrtf)
+ADAGRAD_ROWS(adagrad_rows_f64, double, sqrt)
+ADAM_ROWS(adam_rows_f32, float, sqrtf)
+ADAM_ROWS(adam_rows_f64, double, sqrt)
