@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,10 +13,10 @@ WORDS, DIM = 40, 6
 
 
 @pytest.fixture(params=["kernels", "torch"])
-def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "torch":
         monkeypatch.setattr(native, "library", lambda: None)
-    yield request.param
+    return str(request.param)
 
 
 def sparse(ids: list[int], rows: Tensor) -> Tensor:

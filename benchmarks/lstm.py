@@ -1,0 +1,128 @@
+"""The projected, clipped LSTM against torch's own: `python benchmarks/lstm.py`
+
+Both directions, forward + backward and forward alone, at the published size and two smaller ones.
+Contenders: ours; `torch.nn.LSTM(proj_size=...)`, which cannot clip; a plain eager loop of the same
+cell, which is how others write it. Prints one JSON line a figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from measure import Measured, figure
+from torch import Tensor, nn
+
+from bilm.config import LstmConfig
+from bilm.projected_lstm import ProjectedLstm
+
+SIZES = ((512, 4096, 128, 20), (128, 1024, 64, 20), (64, 256, 32, 20))  # proj, dim, rows, time
+DIRECTIONS = 2
+
+
+class EagerLoop(nn.Module):
+    """The cell as a plain module: all products of a time step inside the loop."""
+
+    def __init__(self, dim: int, projection_dim: int, clip: float) -> None:
+        super().__init__()
+        self.clip = clip
+        self.input = nn.Linear(projection_dim, 4 * dim, bias=False)
+        self.state = nn.Linear(projection_dim, 4 * dim)
+        self.projection = nn.Linear(dim, projection_dim, bias=False)
+
+    def forward(self, inputs: Tensor, cell: Tensor, hidden: Tensor) -> Tensor:
+        outputs = []
+        for x in inputs.unbind():
+            i, j, f, o = (self.input(x) + self.state(hidden)).chunk(4, dim=1)
+            cell = torch.sigmoid(f + 1.0) * cell + torch.sigmoid(i) * torch.tanh(j)
+            cell = cell.clamp(-self.clip, self.clip)
+            hidden = self.projection(torch.sigmoid(o) * torch.tanh(cell))
+            hidden = hidden.clamp(-self.clip, self.clip)
+            outputs.append(hidden)
+        return torch.stack(outputs)
+
+
+def operations(projection_dim: int, dim: int, rows: int, time: int) -> float:
+    """Operations of the products of both directions, forward."""
+    cell = 2 * projection_dim * 4 * dim + dim * projection_dim
+    return 2.0 * DIRECTIONS * rows * time * cell
+
+
+def runs(
+    projection_dim: int, dim: int, rows: int, time: int
+) -> dict[str, Callable[[Tensor], list[Tensor]]]:
+    """Each contender as a function from inputs to the outputs of both directions."""
+    config = LstmConfig(
+        dim=dim,
+        projection_dim=projection_dim,
+        num_layers=1,
+        cell_clip=3.0,
+        projection_clip=3.0,
+        skip_connections=False,
+    )
+    cell, hidden = torch.zeros(rows, dim), torch.zeros(rows, projection_dim)
+    ours = [ProjectedLstm(config) for _ in range(DIRECTIONS)]
+    torchs = [nn.LSTM(projection_dim, dim, proj_size=projection_dim) for _ in range(DIRECTIONS)]
+    eager = [EagerLoop(dim, projection_dim, 3.0) for _ in range(DIRECTIONS)]
+    return {
+        "ours": lambda x: [lstm(x, cell, hidden)[0] for lstm in ours],
+        "nn.LSTM": lambda x: [lstm(x)[0] for lstm in torchs],
+        "eager loop": lambda x: [lstm(x, cell, hidden) for lstm in eager],
+    }
+
+
+def forward_backward(run: Callable[[Tensor], list[Tensor]], x: Tensor, grad: Tensor) -> None:
+    """One pass both ways; the input's gradient is asked for, as the first layer needs it."""
+    torch.autograd.backward(run(x.detach().requires_grad_()), [grad] * DIRECTIONS)
+
+
+def forward(run: Callable[[Tensor], list[Tensor]], x: Tensor) -> None:
+    """One pass without gradients."""
+    with torch.inference_mode():
+        run(x)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--size", type=int, nargs="*", default=range(len(SIZES)), help="0, 1, 2")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    for size in (SIZES[index] for index in arguments.size):
+        projection_dim, dim, rows, time = size
+        label = {"size": f"{projection_dim}/{dim}", "batch": f"{rows} x {time}"}
+        x, grad = torch.randn(time, rows, projection_dim), torch.randn(time, rows, projection_dim)
+        contenders = runs(*size)
+        rounds = arguments.rounds * (1 if dim == SIZES[0][1] else 10)
+        for pass_name, passes, factor in (
+            ("forward + backward", lambda r: forward_backward(r, x, grad), 3.0),
+            ("forward", lambda r: forward(r, x), 1.0),
+        ):
+            measured = Measured(
+                {n: (lambda r=r, p=passes: p(r)) for n, r in contenders.items()}, rounds
+            )
+            for name in contenders:
+                figure(
+                    "lstm",
+                    **label,
+                    **{"pass": pass_name, "name": name, "seconds": measured.median(name)},
+                    share_of_peak=measured.share_of_peak(name, factor * operations(*size)),
+                    threads=arguments.threads,
+                )
+            for other in ("nn.LSTM", "eager loop"):
+                figure("lstm", **label, **{"pass": pass_name}, **measured.times_faster("ours", other))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""What the benchmarks share: interleaved timing, the product peak, figures as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+
+
+def product_peak(size: int = 2048, repeats: int = 8) -> float:
+    """The best rate of a square float32 product, in operations a second."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    return 2 * size**3 / min(seconds_of(lambda: a @ b) for _ in range(repeats))
+
+
+def seconds_of(function: Callable[[], object]) -> float:
+    """How long one call takes."""
+    begun = time.perf_counter()
+    function()
+    return time.perf_counter() - begun
+
+
+class Measured:
+    """Seconds of contenders that took turns in one process, and the peak between the turns."""
+
+    def __init__(self, contenders: Mapping[str, Callable[[], object]], rounds: int) -> None:
+        self.seconds: dict[str, list[float]] = {name: [] for name in contenders}
+        for function in contenders.values():
+            function()  # warm-up
+        peaks = []
+        for _ in range(rounds):
+            peaks.append(product_peak(repeats=3))
+            for name, function in contenders.items():
+                self.seconds[name].append(seconds_of(function))
+        self.peak = max(peaks)
+
+    def median(self, name: str) -> float:
+        """The middle one of its times."""
+        return statistics.median(self.seconds[name])
+
+    def times_faster(self, name: str, than: str) -> dict[str, object]:
+        """The ratio of medians, and the least and greatest ratio of one round."""
+        pairs = zip(self.seconds[than], self.seconds[name], strict=True)
+        ratios = sorted(other / own for other, own in pairs)
+        return {
+            "name": name,
+            "than": than,
+            "times": round(self.median(than) / self.median(name), 3),
+            "spread": [round(ratios[0], 3), round(ratios[-1], 3)],
+        }
+
+    def share_of_peak(self, name: str, operations: float) -> float:
+        """Of the product peak, how much so many operations in this time are."""
+        return round(operations / self.median(name) / self.peak, 3)
+
+
+def figure(benchmark: str, **values: object) -> None:
+    """Print one figure."""
+    rounded = {
+        key: float(f"{value:.5g}") if isinstance(value, float) else value
+        for key, value in values.items()
+    }
+    print(json.dumps({"benchmark": benchmark, **rounded}), flush=True)
