@@ -60,8 +60,8 @@ def zipf_sentences(count: int, seed: int = 1) -> list[list[str]]:
 def text_sentences(path: Path, count: int) -> list[list[str]]:
     """Raw lines of a text, or the last column of a .csv, tokenised by moses."""
     tokenizer = MosesTokenizer()
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else open(path, encoding="utf-8")
-    with opened as file:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
         is_csv = ".csv" in path.suffixes
         lines: Iterator[str] = (row[-1] for row in csv.reader(file)) if is_csv else iter(file)
         return [tokenizer.tokenize(line) for line in islice(lines, count)]
@@ -130,7 +130,7 @@ def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> N
 
 
 def dump_memory(model: BiLm, sentences: Sentences, directory: Path) -> None:
-    """The peak memory of the command, for texts of two sizes, mean-pooled to spare the disk."""
+    """The peak memory of the command, for texts of two sizes."""
     PretrainedBiLm(model, None, WhitespaceTokenizer()).save_pretrained(directory / "model")
     for repeats in (1, 4):
         text = directory / f"{repeats}.txt"

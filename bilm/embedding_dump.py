@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -87,12 +88,14 @@ class EmbeddingDump:
 
     def _join(self, path: Path, compression: str | None) -> None:
         line = 0
-        with h5py.File(path, "w") as file:
+        with _PatientFile(path, "w+") as raw, h5py.File(raw, "w") as file:
             file.attrs["bilm"] = json.dumps(self.run)
             for part in range(self.num_parts):
                 values = self._read(part, "values")
                 start = 0
                 for shape in self._read(part, "shapes").tolist():
+                    if raw.error is not None:
+                        break
                     size = int(np.prod(shape))
                     array = values[start : start + size].reshape(shape)
                     # HDF5 cannot chunk, and hence not compress, an array of no words.
@@ -100,6 +103,8 @@ class EmbeddingDump:
                     file.create_dataset(str(line), data=array, **filters)
                     start += size
                     line += 1
+        if raw.error is not None:
+            raise raw.error
 
     def _part(self, number: int) -> Path:
         return self.directory / f"part-{number:08d}.safetensors"
@@ -114,6 +119,29 @@ class EmbeddingDump:
             raise OutputError(
                 f"{path} is damaged: {e}; remove {self.directory} and begin again"
             ) from None
+
+
+class _PatientFile(io.FileIO):
+    """A file that keeps its first error for later: HDF5 crashes when it meets one itself."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        done = 0
+        try:
+            while self.error is None and done < len(view):
+                done += super().write(view[done:]) or 0
+        except OSError as error:
+            self.error = error
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
 
 
 def partial_directory(output: Path) -> Path:
@@ -206,9 +234,7 @@ def _full_disk(output: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        # HDF5 names the system's error in its message alone.
-        is_full = e.errno in _FULL or any(f"errno = {code}," in str(e) for code in _FULL)
-        if not is_full:
+        if e.errno not in _FULL:
             raise OutputError(f"cannot write {output}: {e.strerror or e}") from None
         free = shutil.disk_usage(output.parent).free
         raise OutputError(
