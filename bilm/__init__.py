@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from bilm.config import ModelConfig as ModelConfig
     from bilm.config import load_config as load_config
     from bilm.embedder import Embedder as Embedder
+    from bilm.embedder import Limits as Limits
     from bilm.model import BiLm as BiLm
     from bilm.pretrained import PretrainedBiLm as PretrainedBiLm
+    from bilm.representation_output import Output as Output
     from bilm.scalar_mix import ScalarMix as ScalarMix
     from bilm.vocabulary import Vocabulary as Vocabulary
 
@@ -29,15 +31,17 @@ _HOMES = {
     "BiLm": "bilm.model",
     "Config": "bilm.config",
     "Embedder": "bilm.embedder",
+    "Limits": "bilm.embedder",
     "ModelConfig": "bilm.config",
+    "Output": "bilm.representation_output",
     "PretrainedBiLm": "bilm.pretrained",
     "ScalarMix": "bilm.scalar_mix",
     "Vocabulary": "bilm.vocabulary",
     "load_config": "bilm.config",
 }
 
-__all__ = ["BiLm", "Config", "Embedder", "ModelConfig", "PretrainedBiLm", "ScalarMix"]
-__all__ += ["Vocabulary", "__version__", "load_config"]
+__all__ = ["BiLm", "Config", "Embedder", "Limits", "ModelConfig", "Output"]
+__all__ += ["PretrainedBiLm", "ScalarMix", "Vocabulary", "__version__", "load_config"]
 
 
 def __getattr__(name: str) -> Any:

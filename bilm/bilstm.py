@@ -28,6 +28,10 @@ class BiLstmState(NamedTuple):
         """The state of some of the rows."""
         return BiLstmState(self.cell[:, :, start:stop], self.hidden[:, :, start:stop])
 
+    def take_rows(self, indices: Sequence[int]) -> BiLstmState:
+        """The state of these rows, in this order."""
+        return BiLstmState(self.cell[:, :, indices], self.hidden[:, :, indices])
+
     @staticmethod
     def join_rows(states: Sequence[BiLstmState]) -> BiLstmState:
         """The state of the rows of several states, one after the other."""

@@ -39,6 +39,10 @@ class TokenizerError(BilmError):
     """A tokeniser is unknown, missing, or cannot be loaded."""
 
 
+class OutputError(BilmError):
+    """Results cannot be written where they were asked for."""
+
+
 class DivergedError(BilmError):
     """Training met a loss or gradient that is not a finite number."""
 

@@ -111,29 +111,49 @@ def infer(
     forget_bias: float,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same without anything kept for backward; a row's state stays from its length on."""
+    """The same without anything kept for backward; a row's state stays from its length on.
+
+    Where rows come in falling length, nothing is computed for those that have ended: their outputs
+    are zeros.
+    """
     time, rows, dim = gates.shape[0], gates.shape[1], gates.shape[2] // 4
+    counts = [rows] * time  # rows to compute at each step: the first ones
+    is_sorted = lengths is None or bool((lengths[:-1] >= lengths[1:]).all())
+    if lengths is not None and is_sorted:
+        counts = (lengths > torch.arange(time).unsqueeze(1)).sum(dim=1).tolist()
     cell, next_cell = cell.contiguous().clone(), torch.empty_like(cell)
+    hidden = hidden.clone()
+    last = hidden  # what recurs; with `is_sorted`, of the rows that have not ended
     inner = gates.new_empty(rows, dim)
     width = dim if projection is None else projection.shape[1]
     outputs = gates.new_empty(time, rows, width)
-    for t in range(time):
-        gates[t].addmm_(hidden, recurrent)
-        target = outputs[t] if projection is None else inner
+    previous = rows
+    for t, count in enumerate(counts):
+        if count < previous:  # some rows have just ended: they keep what they have
+            ended = slice(count, previous)
+            if t:
+                hidden[ended] = outputs[t - 1, ended]
+            next_cell[ended] = cell[ended]
+            outputs[t:, ended] = 0.0
+            previous = count
+        z, output = gates[t, :count], outputs[t, :count]
+        z.addmm_(last[:count], recurrent)
+        target = output if projection is None else inner[:count]
         native.call(
             "cell_forward",
-            *(gates.dtype, rows, dim, gates[t], cell, next_cell, target),
+            *(gates.dtype, count, dim, z, cell, next_cell, target),
             *(float(forget_bias), float(cell_clip)),
         )
         if projection is not None:
-            torch.mm(inner, projection, out=outputs[t])
+            torch.mm(target, projection, out=output)
             if projection_clip != math.inf:
-                outputs[t].clamp_(-projection_clip, projection_clip)
-        if lengths is None:
-            hidden = outputs[t]
+                output.clamp_(-projection_clip, projection_clip)
+        if lengths is None or is_sorted:
+            last = output
         else:
             alive = (t < lengths).unsqueeze(1)
-            hidden = torch.where(alive, outputs[t], hidden)
+            last = torch.where(alive, output, last)
             next_cell = torch.where(alive, next_cell, cell)
         cell, next_cell = next_cell, cell
-    return outputs, cell, hidden.clone()
+    hidden[: len(last)] = last
+    return outputs, cell, hidden

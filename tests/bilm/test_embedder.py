@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from bilm.embedder import Embedder
+from bilm.embedder import Embedder, Limits
 from bilm.model import BiLm
 from bilm.pretrained import PretrainedBiLm
+from bilm.representation_output import Output, mix_weights
+from bilm.scalar_mix import ScalarMix
 from bilm.tokenizers import MosesTokenizer
 from bilm.vocabulary import Vocabulary
 from tests.conftest import GOLDEN, shared_file, tiny_model_config
@@ -148,8 +151,147 @@ def test_word_ids_and_one_direction() -> None:
     assert known.shape == (3, 1, 6) == (embedder.num_layers, 1, embedder.dim)
     np.testing.assert_array_equal(unknown, other)
     assert abs(known - unknown).max() > 1e-3
+    assert embedder._vectors.num_encoded == len(embedder._vectors) == 5  # borders too
+    embedder.embed([["the", "zzz"]])
+    assert embedder._vectors.num_encoded == 5
     with pytest.raises(ValueError, match="vocabulary file is needed"):
         Embedder(PretrainedBiLm(model))
+
+
+def with_limits(embedder: Embedder, **limits: int) -> Embedder:
+    return Embedder(embedder.pretrained, Limits(**limits))
+
+
+@pytest.mark.parametrize("state", MODES)
+def test_small_batches_windows_and_chunks_give_the_same_numbers(
+    embedder: Embedder, state: Any
+) -> None:
+    sentences = [*SENTENCES, [], ["one"], [word for s in SENTENCES for word in s]]
+    embedder.reset_state()
+    expected = embedder.embed(sentences, state, 5)
+    for batch_words, window_words in ((1, 1), (7, 40), (64, 10_000), (10_000, 64)):
+        other = with_limits(embedder, batch_words=batch_words, window_words=window_words)
+        for one, two in zip(other.stream(iter(sentences), state, 5), expected, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+def test_a_stream_reads_no_further_than_its_window(embedder: Embedder) -> None:
+    taken = 0
+
+    def endless() -> Any:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield ["word"] * 8
+
+    stream = with_limits(embedder, window_words=100).stream(endless())
+    for _ in range(50):
+        assert next(stream).shape == (3, 8, 32)
+    assert taken <= 61  # ten sentences of 8 + 2 words are a window, and one more closes it
+
+
+def test_a_word_is_encoded_once_and_the_table_is_bounded(embedder: Embedder) -> None:
+    cached = with_limits(embedder)
+    first = cached.embed(SENTENCES)
+    distinct = {word for sentence in SENTENCES for word in sentence} | {"<S>", "</S>"}
+    assert cached._vectors.num_encoded == len(cached._vectors) == len(distinct)
+    again = cached.embed(SENTENCES[::-1])[::-1]
+    assert cached._vectors.num_encoded == len(distinct)
+    # A table too small for the text: words are dropped and encoded again, the numbers stay.
+    small = with_limits(embedder, batch_words=16, window_words=64, cached_words=12)
+    for _ in range(2):
+        for one, two, other in zip(small.embed(SENTENCES), first, again, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-6)
+            np.testing.assert_allclose(other, two, atol=1e-6)
+    assert small._vectors.num_encoded > len(distinct)
+    assert len(small._vectors) <= 2 * 16 + 12
+
+
+def test_weights_that_change_are_noticed(embedder: Embedder) -> None:
+    torch.manual_seed(0)
+    model = BiLm(tiny_model_config(), None)
+    ours = Embedder(PretrainedBiLm(model))
+    (before,) = ours.embed([["a", "word"]])
+    with torch.no_grad():
+        next(model.encoder.parameters()).mul_(2.0)
+    (after,) = ours.embed([["a", "word"]])
+    (fresh,) = Embedder(PretrainedBiLm(model)).embed([["a", "word"]])
+    assert abs(before[0] - after[0]).max() > 1e-3
+    np.testing.assert_array_equal(after, fresh)
+
+
+@pytest.mark.parametrize("limits", [{}, {"batch_words": 9, "window_words": 30}])
+@pytest.mark.parametrize("pool", ["none", "mean", "max", "mean_max"])
+@pytest.mark.parametrize("layers", ["all", "average", "top", (0.5, -1.0, 2.0)])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_outputs_are_functions_of_all_layers(
+    embedder: Embedder, layers: Any, pool: Any, dtype: Any, limits: dict[str, int]
+) -> None:
+    sentences = [*SENTENCES, ["one"], []]
+    weights = {"average": [1 / 3] * 3, "top": [0, 0, 1]}
+    output = Output(layers, pool, dtype)
+    ours = with_limits(embedder, **limits).embed(sentences, output=output)
+    for array, whole in zip(ours, embedder.embed(sentences), strict=True):
+        words = whole.shape[1]
+        expected = whole.astype(np.float64)
+        if layers != "all":
+            expected = np.tensordot(weights.get(layers, layers), expected, axes=1)
+        if pool != "none":
+            filled = expected if words else np.zeros((*expected.shape[:-2], 1, 32))
+            parts = {"mean": filled.mean(axis=-2), "max": filled.max(axis=-2)}
+            names = ("mean", "max") if pool == "mean_max" else (pool,)
+            expected = np.concatenate([parts[name] for name in names], axis=-1)
+        assert array.shape == expected.shape == output.shape(3, words, 32)
+        assert array.dtype == dtype
+        np.testing.assert_allclose(array, expected, atol=2e-6 if dtype == "float32" else 4e-3)
+
+
+def test_the_weights_of_a_scalar_mix(embedder: Embedder) -> None:
+    mix = ScalarMix(3, initial_weights=[0.3, -1.0, 2.0], initial_gamma=1.7)
+    (mixed,) = embedder.embed(SENTENCES[:1], output=Output(mix_weights(mix)))
+    (layers,) = embedder.embed(SENTENCES[:1])
+    expected = mix(torch.from_numpy(layers)).detach().numpy()
+    np.testing.assert_allclose(mixed, expected, atol=1e-6)
+    with pytest.raises(ValueError, match="layer_norm"):
+        mix_weights(ScalarMix(3, layer_norm=True))
+
+
+def test_pooled_memory_does_not_grow_with_the_words(embedder: Embedder) -> None:
+    """One text of 4,000 and of 40,000 words: numpy and Python alike are traced."""
+    small = with_limits(embedder, batch_words=512)
+    peaks = []
+    for size in (4_000, 40_000):
+        words = ["a", "word"] * (size // 2)
+        small.embed([words[:4_000]], output=Output(pool="mean_max"))
+        tracemalloc.start()
+        small.embed([words], output=Output(pool="mean_max"))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    whole = 3 * 40_000 * 32 * 4
+    assert peaks[1] - peaks[0] < whole / 10  # the list of words itself may grow
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"layers": "both"}, "layers is 'both'"),
+        ({"layers": [1.0, float("nan"), 0.0]}, "finite"),
+        ({"pool": "sum"}, "pool is 'sum'"),
+        ({"dtype": "int8"}, "dtype is 'int8'"),
+    ],
+)
+def test_bad_outputs(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Output(**arguments)
+
+
+def test_bad_limits_and_weights(embedder: Embedder) -> None:
+    with pytest.raises(ValueError, match="batch_words is 0"):
+        Limits(batch_words=0)
+    with pytest.raises(ValueError, match="layers has 2 weights"):
+        embedder.stream([["a"]], output=Output([0.5, 0.5]))
+    with pytest.raises(ValueError, match="state is 'fresh'"):
+        embedder.stream([["a"]], state="fresh")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,27 @@ def test_huge_and_tiny_gates_stay_finite() -> None:
         lstm.bias.copy_(torch.linspace(-200, 200, lstm.bias.numel()))
     results = run(lstm, torch.float32)
     assert all(torch.isfinite(tensor).all() for tensor in results.values())
+
+
+def test_rows_in_falling_length_equal_each_row_alone() -> None:
+    """Then those that have ended are not computed; outputs there are zeros."""
+    for changes in SHAPES:
+        lstm = lstm_of(torch.float64, **changes)
+        dim, width = lstm.config.dim, lstm.output_dim
+        torch.manual_seed(1)
+        x = torch.randn(TIME, ROWS, width, dtype=torch.float64)
+        c, h = torch.randn(ROWS, dim).double(), torch.randn(ROWS, width).double()
+        for lengths in ([7, 6, 3, 1, 0], [5, 5, 2, 2, 2], [0] * 5, [7] * 5):
+            with torch.inference_mode():
+                outputs, cell, hidden = lstm(x, c, h, torch.tensor(lengths))
+                for row, length in enumerate(lengths):
+                    one = slice(row, row + 1)
+                    assert not outputs[length:, row].any()
+                    if length == 0:
+                        assert torch.equal(cell[row], c[row])
+                        assert torch.equal(hidden[row], h[row])
+                        continue
+                    alone = lstm(x[:length, one], c[one], h[one])
+                    torch.testing.assert_close(outputs[:length, one], alone[0])
+                    torch.testing.assert_close(cell[one], alone[1])
+                    torch.testing.assert_close(hidden[one], alone[2])

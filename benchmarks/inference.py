@@ -1,0 +1,183 @@
+"""What buckets and the table of words gain: `python benchmarks/inference.py`
+
+In one process, taking turns on the same sentences:
+- ours: `Embedder.stream`, which starts with an empty table of words each time;
+- plain: sentences in the order given, 32 at a time, padded to the longest; the encoder runs on each
+  batch's distinct words; the LSTMs compute every row to the end.
+
+Prints one JSON line a figure: words a second of both, the ratio of medians with its spread (each
+round's own ratio), the greatest difference of a number, and the peak memory of `launch/embed.py`
+for a text and for one four times as long. Without --text the sentences are drawn from Zipf's law,
+with log-normal lengths like those of news.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+
+from bilm.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD, char_ids
+from bilm.config import load_config
+from bilm.embedder import Embedder, Limits, Vectors, representations
+from bilm.model import BiLm
+from bilm.pretrained import PretrainedBiLm
+from bilm.tokenizers import MosesTokenizer, WhitespaceTokenizer
+
+Sentences = Sequence[Sequence[str]]
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def zipf_sentences(count: int, seed: int = 1) -> list[list[str]]:
+    """Sentences of 40 words in the mean; as many types as news has in so many words."""
+    rng = np.random.default_rng(seed)
+    lengths = np.maximum(1, rng.lognormal(np.log(37), 0.4, count)).astype(int)
+    weights = np.cumsum(1 / np.arange(1, 200_001))
+    ids = np.searchsorted(weights, rng.random(int(lengths.sum())) * weights[-1])
+    letters = np.array(list("etaoinshrdlucmfwypvbgkjqxz"))
+    spelling = rng.integers(26, size=(len(weights), 4))
+    words = ["".join(letters[spelling[i]]) + str(i) for i in ids]
+    borders = np.cumsum(lengths)
+    return [words[end - size : end] for end, size in zip(borders, lengths, strict=True)]
+
+
+def text_sentences(path: Path, count: int) -> list[list[str]]:
+    """Raw lines of a text, or the last column of a .csv, tokenised by moses."""
+    tokenizer = MosesTokenizer()
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        is_csv = ".csv" in path.suffixes
+        lines: Iterator[str] = (row[-1] for row in csv.reader(file)) if is_csv else iter(file)
+        return [tokenizer.tokenize(line) for line in islice(lines, count)]
+
+
+def plain(model: BiLm, sentences: Sentences) -> Iterator[Vectors]:
+    """In the order given, 32 at a time, the encoder on each batch's words."""
+    assert model.config.characters is not None
+    for start in range(0, len(sentences), 32):
+        ids: dict[str, int] = {}
+        indices = [
+            np.array(
+                [
+                    ids.setdefault(word, len(ids))
+                    for word in (BEGIN_SENTENCE_WORD, *sentence, END_SENTENCE_WORD)
+                ]
+            )
+            for sentence in sentences[start : start + 32]
+        ]
+        words = torch.from_numpy(char_ids(ids, model.config.characters.max_characters)).long()
+        yield from representations(model, words, indices, model.zero_state(len(indices)))[0]
+
+
+def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> None:
+    """Time both in turn, and print."""
+    num_words = sum(len(sentence) for sentence in sentences)
+    contenders: dict[str, Callable[[], Iterator[Vectors]]] = {
+        "ours": lambda: Embedder(PretrainedBiLm(model), limits).stream(sentences),
+        "plain": lambda: plain(model, sentences),
+    }
+    differences = [
+        float(np.abs(one - other).max(initial=0))
+        for one, other in zip(contenders["ours"](), contenders["plain"](), strict=True)
+    ]
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            begun = time.perf_counter()
+            for _array in run():
+                pass
+            seconds[name].append(time.perf_counter() - begun)
+    for name, values in seconds.items():
+        rates = [num_words / value for value in values]
+        figure = {"figure": f"{name}, words/s", "median": round(statistics.median(rates))}
+        print(json.dumps({**figure, "least": round(min(rates)), "greatest": round(max(rates))}))
+    ratios = [b / a for a, b in zip(seconds["ours"], seconds["plain"], strict=True)]
+    ratio = statistics.median(seconds["plain"]) / statistics.median(seconds["ours"])
+    figure = {"figure": "ours / plain", "ratio_of_medians": round(ratio, 2)}
+    figure |= {"least": round(min(ratios), 2), "greatest": round(max(ratios), 2)}
+    print(json.dumps(figure))
+    lengths = [len(sentence) for sentence in sentences]
+    print(
+        json.dumps(
+            {
+                "figure": "greatest difference",
+                "value": max(differences),
+                "is_met": max(differences) <= 1e-6,
+                "sentences": len(sentences),
+                "mean_words": round(statistics.mean(lengths), 1),
+                "deviation": round(statistics.pstdev(lengths), 1),
+                "threads": torch.get_num_threads(),
+                "torch": torch.__version__,
+            }
+        )
+    )
+
+
+def dump_memory(model: BiLm, sentences: Sentences, directory: Path) -> None:
+    """The peak memory of the command, for texts of two sizes."""
+    PretrainedBiLm(model, None, WhitespaceTokenizer()).save_pretrained(directory / "model")
+    for repeats in (1, 4):
+        text = directory / f"{repeats}.txt"
+        text.write_text("".join(" ".join(s) + "\n" for s in sentences) * repeats, encoding="utf-8")
+        command = [sys.executable, str(ROOT / "launch/embed.py"), "--input", str(text)]
+        command += ["--model", str(directory / "model"), "--output", f"{text}.hdf5"]
+        begun = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        seconds = time.perf_counter() - begun
+        # the greatest of all children so far: the longer text comes second
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        figure = {"figure": "dump", "sentences": repeats * len(sentences), "peak_mib": round(peak)}
+        print(json.dumps({**figure, "seconds": round(seconds, 1)}))
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", type=Path, default=ROOT / "configs/small.json")
+    parser.add_argument("--text", type=Path, help="lines of raw text, or a .csv; .gz too")
+    parser.add_argument("--sentences", type=int, default=600)
+    parser.add_argument("--dump-sentences", type=int, default=2500, help="0: no dump")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--batch-words", type=int, default=Limits().batch_words)
+    parser.add_argument("override", nargs="*", help="section.key=value, of the model")
+    arguments = parser.parse_intermixed_args()
+    torch.set_num_threads(arguments.threads)
+    os.environ["OMP_NUM_THREADS"] = str(arguments.threads)  # for the dump
+    torch.manual_seed(0)
+    model = BiLm(load_config(arguments.config, arguments.override).model, None).eval()
+    count = max(arguments.sentences, arguments.dump_sentences)
+    sentences = text_sentences(arguments.text, count) if arguments.text else zipf_sentences(count)
+    limits = Limits(arguments.batch_words)
+    compare(model, sentences[: arguments.sentences], arguments.rounds, limits)
+    if arguments.dump_sentences:
+        small = BiLm(load_config(arguments.config, SMALL_MODEL).model, None)
+        with tempfile.TemporaryDirectory() as directory:
+            dump_memory(small, sentences[: arguments.dump_sentences], Path(directory))
+
+
+# Memory that could grow is a matter of sentences, not of the model: a small one is quick.
+SMALL_MODEL = ["model.lstm.dim=64", "model.lstm.projection_dim=32", "model.softmax.kind=full"]
+SMALL_MODEL += ["model.characters.filters=[[1,16],[2,16],[3,32]]"]
+
+
+if __name__ == "__main__":
+    main()

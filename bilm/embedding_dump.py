@@ -1,0 +1,261 @@
+"""Arrays of any number of lines into one HDF5 file, in a way that survives `kill -9`.
+
+An HDF5 file that is killed while it is written is lost, so nothing is written to one before the
+end. `OUTPUT.partial/` collects parts, each a safetensors file of some hundred lines that is renamed
+into place when it is whole; a new start counts them and goes on behind the last. At the end the
+parts are joined into one HDF5 file, which is renamed to OUTPUT.
+
+Cost: the arrays are written twice, the second time as fast as the disk and HDF5 allow (measured:
+2 % of the time of a small model), and twice the disk space is needed until the end. A kill while
+the parts are being joined repeats the joining alone. Memory: one part.
+
+The form of the file is the published one: dataset "0", "1", ... by line number from 0. What it was
+made from is in the attribute `bilm`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+
+from bilm.atomic import atomic_file, sync_directory, write_text
+from bilm.errors import OutputError
+from bilm.pretrained import PretrainedBiLm
+from bilm.strict_json import read_json
+from bilm.tensor_files import save_tensors
+from bilm.tokenizers import SentencePieceTokenizer, Tokenizer
+
+FORMAT = "bilm-embeddings"
+HEADER_FILE = "run.json"
+JOINED_FILE = "joined.hdf5"
+LOCK_FILE = "lock"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class EmbeddingDump:
+    """The unfinished dump at `output`; made by `open_dump`, which keeps other processes out."""
+
+    def __init__(self, output: Path, run: dict[str, Any]) -> None:
+        self.output = output
+        self.directory = partial_directory(output)
+        self.run = run
+        self.num_parts = 0
+        self.num_lines = 0
+        while self._part(self.num_parts).exists():
+            self.num_lines += len(self._read(self.num_parts, "shapes"))
+            self.num_parts += 1
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether all is done but to put the file in its place."""
+        return (self.directory / JOINED_FILE).exists()
+
+    def append(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        """Add the arrays of the next lines; they are on disk when this returns."""
+        tensors = {
+            "shapes": torch.tensor([array.shape for array in arrays], dtype=torch.int64),
+            "values": torch.from_numpy(np.concatenate([array.reshape(-1) for array in arrays])),
+        }
+        with _full_disk(self.output), atomic_file(self._part(self.num_parts)) as temporary:
+            save_tensors(tensors, temporary)
+        self.num_parts += 1
+        self.num_lines += len(arrays)
+
+    def finish(self, compression: str | None) -> None:
+        """Join the parts, and put the file in its place."""
+        joined = self.directory / JOINED_FILE
+        if not self.is_joined:
+            with _full_disk(self.output), atomic_file(joined) as temporary:
+                self._join(temporary, compression)
+        os.replace(joined, self.output)
+        sync_directory(self.output.parent)
+        _remove(self.directory)
+
+    def _join(self, path: Path, compression: str | None) -> None:
+        line = 0
+        with _PatientFile(path, "w+") as raw, h5py.File(raw, "w") as file:
+            file.attrs["bilm"] = json.dumps(self.run)
+            for part in range(self.num_parts):
+                values = self._read(part, "values")
+                start = 0
+                for shape in self._read(part, "shapes").tolist():
+                    if raw.error is not None:
+                        break
+                    size = int(np.prod(shape))
+                    array = values[start : start + size].reshape(shape)
+                    # HDF5 cannot chunk, and hence not compress, an array of no words.
+                    filters = {"compression": compression} if compression and size else {}
+                    file.create_dataset(str(line), data=array, **filters)
+                    start += size
+                    line += 1
+        if raw.error is not None:
+            raise raw.error
+
+    def _part(self, number: int) -> Path:
+        return self.directory / f"part-{number:08d}.safetensors"
+
+    def _read(self, number: int, name: str) -> npt.NDArray[Any]:
+        path = self._part(number)
+        try:
+            with safe_open(path, framework="np") as file:
+                array: npt.NDArray[Any] = file.get_tensor(name)
+                return array
+        except (SafetensorError, OSError) as e:
+            raise OutputError(
+                f"{path} is damaged: {e}; remove {self.directory} and begin again"
+            ) from None
+
+
+class _PatientFile(io.FileIO):
+    """A file that keeps its first error for later: HDF5 crashes when it meets one itself."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        done = 0
+        try:
+            while self.error is None and done < len(view):
+                done += super().write(view[done:]) or 0
+        except OSError as error:
+            self.error = error
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
+
+
+def partial_directory(output: Path) -> Path:
+    """Where the parts of an unfinished dump are."""
+    return output.with_name(output.name + ".partial")
+
+
+@contextmanager
+def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[EmbeddingDump | None]:
+    """The dump at `output`, new or to go on with; None if there is nothing left to do.
+
+    `run` says what decides the numbers. An unfinished dump of another run is refused, and so is an
+    existing `output`, unless `overwrite`.
+    """
+    directory = partial_directory(output)
+    exists = output.exists()
+    if output.is_dir():
+        raise OutputError(f"{output} is a directory; name a file")
+    if exists and not overwrite and not directory.exists():
+        raise OutputError(f"{output} exists already; choose another place, or say --overwrite")
+    with _full_disk(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(exist_ok=True)
+    with open(directory / LOCK_FILE, "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(f"another process is writing {output}; wait for it") from None
+        header = {"format": FORMAT, "version": 1, "run": run, "replaces": exists}
+        if not _is_same_run(directory, header, overwrite):
+            _clear(directory, everything=True)
+            with _full_disk(output):
+                write_text(directory / HEADER_FILE, json.dumps(header, indent=2) + "\n")
+        elif exists and not overwrite:
+            if read_json(directory / HEADER_FILE, OutputError)["replaces"]:
+                raise OutputError(f"{output} exists already; say --overwrite to replace it")
+            # It was not there when this run began: a kill came after the very last step.
+            _remove(directory)
+            yield None
+            return
+        else:
+            _clear(directory, everything=False)
+        yield EmbeddingDump(output, run)
+
+
+def _is_same_run(directory: Path, header: dict[str, Any], overwrite: bool) -> bool:
+    """Whether an unfinished dump is there to go on with; one of another run is refused."""
+    path = directory / HEADER_FILE
+    if not path.exists():
+        return False
+    before = read_json(path, OutputError)
+    old = before.get("run") if isinstance(before, dict) else None
+    if not isinstance(before, dict) or not isinstance(old, dict):
+        old = {}
+    new = header["run"]
+    differing = [
+        f"{key}: {old.get(key)} then, {new.get(key)} now"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
+    if differing and not overwrite:
+        raise OutputError(
+            f"{directory} is the unfinished work of another run:\n  "
+            + "\n  ".join(differing)
+            + "\n"
+            "put these back to go on with it, or say --overwrite to begin anew"
+        )
+    return not differing
+
+
+def _clear(directory: Path, everything: bool) -> None:
+    """Remove what kills have left half written, or `everything` of ours, the header first."""
+    names = [HEADER_FILE, "part-*.safetensors", JOINED_FILE] if everything else []
+    for pattern in [*names, ".part-*", f".{JOINED_FILE}.*", f".{HEADER_FILE}.*"]:
+        for path in directory.glob(pattern):
+            path.unlink()
+
+
+def _remove(directory: Path) -> None:
+    """Remove the directory, unless somebody keeps something else there."""
+    _clear(directory, everything=True)
+    (directory / LOCK_FILE).unlink(missing_ok=True)
+    with suppress(OSError):
+        directory.rmdir()
+
+
+@contextmanager
+def _full_disk(output: Path) -> Iterator[None]:
+    """Say what can be done about a full disk, or a place that cannot be written to."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno not in _FULL:
+            raise OutputError(f"cannot write {output}: {e.strerror or e}") from None
+        free = shutil.disk_usage(output.parent).free
+        raise OutputError(
+            f"no space left while writing {output}: {free:,} bytes free; what is done so far is "
+            f"kept in {partial_directory(output)}: make room and run the same command again"
+        ) from None
+
+
+def model_digest(pretrained: PretrainedBiLm, tokenizer: Tokenizer | None) -> str:
+    """The sha256 of all that decides a sentence's vectors: weights, config, words, tokeniser."""
+    digest = hashlib.sha256()
+    config = pretrained.model.config
+    digest.update(config.model_dump_json(include={"characters", "lstm", "bidirectional"}).encode())
+    for name, parameter in sorted(pretrained.model.named_parameters()):
+        if not name.startswith("softmax."):
+            digest.update(f"{name} {tuple(parameter.shape)}".encode())
+            digest.update(parameter.detach().contiguous().cpu().numpy().data)
+    if config.characters is None and pretrained.vocabulary is not None:
+        digest.update(pretrained.vocabulary.digest.encode())
+    if tokenizer is not None:
+        digest.update(json.dumps(tokenizer.describe(), sort_keys=True).encode())
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        digest.update(tokenizer.model_file.read_bytes())
+    return digest.hexdigest()
