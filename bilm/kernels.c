@@ -45,18 +45,21 @@ static inline float tanh_f(float x) {
 static inline double sigmoid_d(double x) { return 1.0 / (1.0 + exp(-x)); }
 static inline double tanh_d(double x) { return tanh(x); }
 
-/* One time step. z holds the four gates before their activations, i j f o, and gets them after. */
+/* One time step. z holds the four gates before bias and activations, i j f o, and gets the
+ * activations. */
 #define CELL_FORWARD(NAME, REAL, SIGMOID, TANH)                                                    \
-    void NAME(int64_t rows, int64_t dim, REAL *z, const REAL *cell, REAL *next_cell, REAL *hidden, \
-              REAL forget_bias, REAL clip) {                                                       \
+    void NAME(int64_t rows, int64_t dim, REAL *z, const REAL *bias, const REAL *cell,              \
+              REAL *next_cell, REAL *hidden, REAL forget_bias, REAL clip) {                        \
+        const REAL *restrict bi = bias, *restrict bj = bias + dim;                                 \
+        const REAL *restrict bf = bj + dim, *restrict bo = bf + dim;                               \
         _Pragma("omp parallel for schedule(static)") for (int64_t row = 0; row < rows; row++) {    \
             REAL *restrict i = z + row * 4 * dim, *restrict j = i + dim;                           \
             REAL *restrict f = j + dim, *restrict o = f + dim;                                     \
             const REAL *restrict c = cell + row * dim;                                             \
             REAL *restrict n = next_cell + row * dim, *restrict h = hidden + row * dim;            \
             _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
-                REAL vi = SIGMOID(i[k]), vj = TANH(j[k]);                                          \
-                REAL vf = SIGMOID(f[k] + forget_bias), vo = SIGMOID(o[k]);                         \
+                REAL vi = SIGMOID(i[k] + bi[k]), vj = TANH(j[k] + bj[k]);                          \
+                REAL vf = SIGMOID(f[k] + bf[k] + forget_bias), vo = SIGMOID(o[k] + bo[k]);         \
                 REAL v = vf * c[k] + vi * vj;                                                      \
                 v = v < -clip ? -clip : v;                                                         \
                 v = v > clip ? clip : v;                                                           \

@@ -1,8 +1,7 @@
 """One LSTM layer in one direction, with a clipped cell and a clipped projection.
 
-No library has both the projection and the clipping, so the recurrence is our own. `recurrence` is
-the seam: it takes the fused loop (`bilm/fused_recurrence.py`) where that is possible, and the plain
-one, which is the reference, elsewhere.
+No library has both the projection and the clipping, so the layer is our own: fused
+(`bilm/fused_lstm.py`) where that is possible, and in plain torch, which is the reference, elsewhere.
 
 Cost at the published size (512/4096), forward, per word: 8.4 million multiply-adds for the input,
 8.4 for the recurrence, 2.1 for the projection.
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from bilm import native
 from bilm.config import LstmConfig
-from bilm.fused_recurrence import FusedRecurrence, infer
+from bilm.fused_lstm import FusedLstm, infer
 
 FORGET_BIAS = 1.0  # added at compute time; the stored bias starts at 0
 
@@ -58,59 +57,27 @@ class ProjectedLstm(nn.Module):
         With `lengths` (rows,), a row's state stays as it is from its own length on; its outputs
         there mean nothing.
         """
-        time, rows, _ = inputs.shape
-        weight: Tensor = self.weight
-        projection: Tensor | None = self.projection
-        if torch.is_autocast_enabled(inputs.device.type):
-            # Once here, instead of at each time step.
-            dtype = torch.get_autocast_dtype(inputs.device.type)
-            weight = weight.to(dtype)
-            projection = projection.to(dtype) if projection is not None else None
-        from_input, recurrent = weight.split([self.input_dim, self.output_dim])
-        # One product for all time steps; only the recurrent part must wait its turn.
-        gates = torch.addmm(self.bias, inputs.reshape(time * rows, -1), from_input)
-        return recurrence(
-            gates.view(time, rows, -1),
-            recurrent,
-            projection,
-            cell,
-            hidden,
-            self.config.cell_clip,
-            self.config.projection_clip,
-            lengths,
-        )
+        clips = (self.config.cell_clip or math.inf, self.config.projection_clip or math.inf)
+        weights = (self.weight, self.bias, self.projection)
+        if self._can_be_fused(inputs, cell, hidden):
+            given = (*self.parameters(), inputs, cell, hidden)
+            if not (torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given)):
+                return infer(inputs, *weights, cell, hidden, *clips, FORGET_BIAS, lengths)
+            if lengths is None:
+                fused = cast(Callable[..., tuple[Tensor, Tensor, Tensor]], FusedLstm.apply)
+                return fused(inputs, *weights, cell, hidden, *clips, FORGET_BIAS)
+        return plain_lstm(inputs, *weights, cell, hidden, *clips, lengths)
+
+    def _can_be_fused(self, *tensors: Tensor) -> bool:
+        """In plain torch are other devices, lower precision, and machines without a compiler."""
+        is_lower = torch.is_autocast_enabled(self.weight.device.type)
+        return not is_lower and native.is_available(self.weight, *tensors)
 
 
-def recurrence(
-    gates: Tensor,
-    recurrent: Tensor,
-    projection: Tensor | None,
-    cell: Tensor,
-    hidden: Tensor,
-    cell_clip: float | None,
-    projection_clip: float | None,
-    lengths: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The time loop over `gates` (time, rows, 4 * dim), which hold the input's part already.
-
-    Fused where it can be; in plain torch on other devices, in lower precision, without a compiler,
-    and for gradients of rows that end at different times. `gates` is used up.
-    """
-    clips = (cell_clip or math.inf, projection_clip or math.inf)
-    inputs = (gates, recurrent, projection, cell, hidden)
-    needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
-    if native.is_available(*(t for t in inputs if t is not None)):
-        if not needs_grad:
-            return infer(*inputs, *clips, FORGET_BIAS, lengths)
-        if lengths is None:
-            fused = cast(Callable[..., tuple[Tensor, Tensor, Tensor]], FusedRecurrence.apply)
-            return fused(*inputs, *clips, FORGET_BIAS)
-    return plain_recurrence(*inputs, *clips, lengths)
-
-
-def plain_recurrence(
-    gates: Tensor,
-    recurrent: Tensor,
+def plain_lstm(
+    inputs: Tensor,
+    weight: Tensor,
+    bias: Tensor,
     projection: Tensor | None,
     cell: Tensor,
     hidden: Tensor,
@@ -118,10 +85,19 @@ def plain_recurrence(
     projection_clip: float,
     lengths: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same in plain torch: the reference."""
+    """The layer in plain torch: the reference, and the path wherever the fused one cannot be."""
+    time, rows, input_dim = inputs.shape
+    if torch.is_autocast_enabled(inputs.device.type):
+        # Once here, instead of at each time step.
+        dtype = torch.get_autocast_dtype(inputs.device.type)
+        weight = weight.to(dtype)
+        projection = projection.to(dtype) if projection is not None else None
+    from_input, recurrent = weight.split([input_dim, weight.shape[0] - input_dim])
+    # One product for all time steps; only the recurrent part must wait its turn.
+    gates = torch.addmm(bias, inputs.reshape(time * rows, -1), from_input)
     outputs = []
     # unbind, not gates[t]: the latter's backward fills a whole zero tensor per step.
-    for t, z in enumerate(gates.unbind()):
+    for t, z in enumerate(gates.view(time, rows, -1).unbind()):
         i, j, f, o = torch.addmm(z, hidden, recurrent).chunk(4, dim=1)  # (rows, dim) each
         kept = torch.sigmoid(f + FORGET_BIAS) * cell
         next_cell = (kept + torch.sigmoid(i) * torch.tanh(j)).clamp(-cell_clip, cell_clip)
