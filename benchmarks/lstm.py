@@ -121,7 +121,9 @@ def main() -> None:
                     threads=arguments.threads,
                 )
             for other in ("nn.LSTM", "eager loop"):
-                figure("lstm", **label, **{"pass": pass_name}, **measured.times_faster("ours", other))
+                figure(
+                    "lstm", **label, **{"pass": pass_name}, **measured.times_faster("ours", other)
+                )
 
 
 if __name__ == "__main__":

@@ -103,12 +103,10 @@ class Parts:
         lstm_forward = time.perf_counter() - begun
 
         def run_softmax() -> None:
-            sums = []
-            for d, top in enumerate(tops):
-                dropped = F.dropout(top, self.config.model.dropout, True).flatten(0, 1)
-                chosen = negatives[d] if negatives is not None else None
-                sums.append(softmax(dropped, targets[d].t().flatten(), chosen).sum())
-            training_objective(torch.stack(sums), self.rows).backward()
+            stacked = torch.stack([top.flatten(0, 1) for top in tops])
+            dropped = F.dropout(stacked, self.config.model.dropout, True)
+            losses = softmax(dropped, targets.transpose(1, 2).flatten(1), negatives)
+            training_objective(losses.sum(dim=1), self.rows).backward()
 
         self.timed("softmax", run_softmax)
         begun = time.perf_counter()

@@ -1,5 +1,5 @@
-/* The loops that torch has no fused call for: the LSTM cell, the character CNN by look-up, and the
- * optimisers of tables by rows.
+/* The loops that torch has no fused call for: the LSTM cell, the character CNN by look-up, the
+ * sampled softmax, and the optimisers of tables by rows.
  *
  * Built on first use by bilm/native.py; each function has a torch form that computes the same.
  * All arrays are dense and row-major. Work is shared by OpenMP, whose runtime is torch's own.
@@ -160,6 +160,55 @@ LOOKUP_FORWARD(lookup_forward_f32, float)
 LOOKUP_FORWARD(lookup_forward_f64, double)
 LOOKUP_BACKWARD(lookup_backward_f32, float)
 LOOKUP_BACKWARD(lookup_backward_f64, double)
+
+/* Logits of sampled words (words, count), before their bias, to probabilities, with the true word
+ * beside them; hits holds the column of a word that is its own negative, or -1. */
+#define SAMPLED_SOFTMAX(NAME, REAL, EXP, LOG)                                                      \
+    void NAME(int64_t words, int64_t count, REAL *logits, const REAL *bias,                        \
+              const REAL *true_logit, const int64_t *hits, REAL *losses, REAL *true_share) {       \
+        _Pragma("omp parallel for schedule(static)") for (int64_t w = 0; w < words; w++) {         \
+            REAL *restrict l = logits + w * count;                                                 \
+            REAL greatest = true_logit[w], total = 0;                                              \
+            _Pragma("omp simd") for (int64_t k = 0; k < count; k++) l[k] += bias[k];               \
+            if (hits[w] >= 0) l[hits[w]] = -INFINITY;                                              \
+            _Pragma("omp simd reduction(max : greatest)") for (int64_t k = 0; k < count; k++)      \
+                greatest = l[k] > greatest ? l[k] : greatest;                                      \
+            _Pragma("omp simd reduction(+ : total)") for (int64_t k = 0; k < count; k++) {         \
+                l[k] = EXP(l[k] - greatest);                                                       \
+                total += l[k];                                                                     \
+            }                                                                                      \
+            REAL own = EXP(true_logit[w] - greatest);                                              \
+            total += own;                                                                          \
+            REAL scale = 1 / total;                                                                \
+            _Pragma("omp simd") for (int64_t k = 0; k < count; k++) l[k] *= scale;                 \
+            if (hits[w] >= 0) l[hits[w]] = 0;                                                      \
+            true_share[w] = own * scale;                                                           \
+            losses[w] = LOG(total) + greatest - true_logit[w];                                     \
+        }                                                                                          \
+    }
+
+SAMPLED_SOFTMAX(sampled_softmax_f32, float, exp_f, logf)
+SAMPLED_SOFTMAX(sampled_softmax_f64, double, exp, log)
+
+/* sums[places[n]] += scale[n] * rows[n]; places may repeat, so threads share the columns. */
+#define ADD_ROWS(NAME, REAL)                                                                       \
+    void NAME(int64_t count, int64_t dim, const int64_t *places, const REAL *scale,                \
+              const REAL *rows, REAL *sums) {                                                      \
+        int64_t part = 64, parts = (dim + part - 1) / part;                                        \
+        _Pragma("omp parallel for schedule(static)") for (int64_t q = 0; q < parts; q++) {         \
+            int64_t first = q * part, stop = first + part < dim ? first + part : dim;              \
+            for (int64_t n = 0; n < count; n++) {                                                  \
+                const REAL *restrict row = rows + n * dim;                                         \
+                REAL *restrict sum = sums + places[n] * dim;                                       \
+                REAL factor = scale[n];                                                            \
+                _Pragma("omp simd") for (int64_t k = first; k < stop; k++)                         \
+                    sum[k] += factor * row[k];                                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+ADD_ROWS(add_rows_f32, float)
+ADD_ROWS(add_rows_f64, double)
 
 /* One step of Adagrad and of Adam on the rows `ids` of a table; the ids are distinct. */
 #define ADAGRAD_ROWS(NAME, REAL, SQRT)                                                             \

@@ -80,36 +80,26 @@ class BiLm(nn.Module):
     ) -> tuple[Tensor, BiLstmState]:
         """The summed loss of each direction (directions,), and the next state.
 
-        `targets` (directions, rows, time) are softmax ids, or -1 for no
-        prediction. With `negatives`, one
-        set per direction, the loss is sampled; without, it is that of the full softmax.
+        `targets` (directions, rows, time) are softmax ids, or -1 for no prediction. With
+        `negatives` the loss is sampled; without, it is that of the full softmax.
         """
         if self.softmax is None:
             raise ValueError("this model has no softmax, so it has no loss")
         layers, next_state = self.layers(words, inverse, state)
-        sums = []
-        for direction, outputs in enumerate(layers):
-            top = F.dropout(outputs[-1], self.config.dropout, self.training)
-            losses = self.softmax(
-                top.flatten(0, 1),  # (time * rows, dim)
-                targets[direction].t().flatten(),
-                negatives[direction] if negatives is not None else None,
-            )
-            sums.append(losses.sum())
-        return torch.stack(sums), next_state
+        # (directions, time * rows, dim)
+        tops = torch.stack([outputs[-1].flatten(0, 1) for outputs in layers])
+        tops = F.dropout(tops, self.config.dropout, self.training)
+        losses = self.softmax(tops, targets.transpose(1, 2).flatten(1), negatives)
+        return losses.sum(dim=1), next_state
 
     def draw_negatives(self, seed: tuple[int, ...]) -> list[Negatives] | None:
-        """The negatives of a step by direction, as the config says; None for the full softmax."""
+        """The negatives of a step, by direction or one set for all; None for the full softmax."""
         config = self.config.softmax
         if config.kind == "full" or self.vocabulary_size is None:
             return None
         count, size = config.num_negatives, self.vocabulary_size
-        if config.shared_negatives:
-            return [draw_negatives(count, size, (*seed, 0))] * self.config.num_directions
-        return [
-            draw_negatives(count, size, (*seed, direction))
-            for direction in range(self.config.num_directions)
-        ]
+        num_sets = 1 if config.shared_negatives else self.config.num_directions
+        return [draw_negatives(count, size, (*seed, number)) for number in range(num_sets)]
 
 
 def training_objective(loss_sums: Tensor, rows: int) -> Tensor:

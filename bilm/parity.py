@@ -221,7 +221,8 @@ def _compare_sampled_softmax(arrays: Arrays) -> Differences:
         name: log_expected_count(ids, num_tries, size)
         for name, ids in (("true", targets), ("sampled", sampled))
     }
-    losses = softmax.sampled_loss(hidden, targets, sampled, counts["true"], counts["sampled"])
+    one_set = (hidden, targets, sampled, counts["true"], counts["sampled"])
+    losses = softmax.sampled_loss(*(tensor.unsqueeze(0) for tensor in one_set))[0]
     losses.mean().backward()
     assert softmax.weight.grad is not None
     assert softmax.bias.grad is not None

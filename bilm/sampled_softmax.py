@@ -11,12 +11,14 @@ vocabulary x words logits never exist at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from bilm import native
 
 IGNORED = -1  # a target that is no prediction
 CHUNK_LOGITS = 1 << 25  # logits held at once by the full softmax: 128 MB in float32
@@ -61,7 +63,7 @@ def draw_negatives(num_negatives: int, vocabulary_size: int, seed: tuple[int, ..
 
 
 class SampledSoftmax(nn.Module):
-    """Hidden vectors (words, dim) and targets (words,) to losses (words,)."""
+    """Hidden vectors (directions, words, dim) and targets (directions, words) to their losses."""
 
     def __init__(self, vocabulary_size: int, dim: int, weight: nn.Parameter | None = None) -> None:
         super().__init__()
@@ -79,22 +81,35 @@ class SampledSoftmax(nn.Module):
             nn.init.normal_(self.weight, 0.0, 1.0 / math.sqrt(self.weight.shape[1]))
         nn.init.zeros_(self.bias)
 
-    def forward(self, hidden: Tensor, targets: Tensor, negatives: Negatives | None) -> Tensor:
-        """Loss per word, 0 where the target is `IGNORED`; the full softmax without negatives."""
+    def forward(
+        self, hidden: Tensor, targets: Tensor, negatives: Sequence[Negatives] | None
+    ) -> Tensor:
+        """Loss per word (directions, words), 0 where the target is `IGNORED`.
+
+        One set of negatives per direction, or one for all, which then takes one product; without
+        negatives the full softmax.
+        """
         real = targets.clamp(min=0)
         if negatives is None:
             full_loss = cast(Callable[..., Tensor], _FullSoftmaxLoss.apply)
-            losses = full_loss(hidden, self.weight, self.bias, real)
+            losses = full_loss(hidden.flatten(0, 1), self.weight, self.bias, real.flatten())
         else:
-            true_log_count = sampled_log_count = torch.zeros(())
-            if negatives.num_tries:
-                size = self.vocabulary_size
-                true_log_count = log_expected_count(real, negatives.num_tries, size)
-                sampled_log_count = log_expected_count(negatives.ids, negatives.num_tries, size)
+            # one row of words per set: (sets, words)
+            real = real.view(len(negatives), -1)
             losses = self.sampled_loss(
-                hidden, real, negatives.ids, true_log_count, sampled_log_count
+                hidden.reshape(*real.shape, -1),
+                real,
+                torch.stack([n.ids for n in negatives]),
+                torch.stack([self._log_count(t, n) for t, n in zip(real, negatives, strict=True)]),
+                torch.stack([self._log_count(n.ids, n) for n in negatives]),
             )
-        return losses.masked_fill(targets == IGNORED, 0.0)
+        return losses.view_as(targets).masked_fill(targets == IGNORED, 0.0)
+
+    def _log_count(self, ids: Tensor, negatives: Negatives) -> Tensor:
+        """By how much a logit is corrected; not at all where every word was certain."""
+        if not negatives.num_tries:
+            return torch.zeros_like(ids, dtype=torch.double)
+        return log_expected_count(ids, negatives.num_tries, self.vocabulary_size)
 
     def sampled_loss(
         self,
@@ -104,7 +119,11 @@ class SampledSoftmax(nn.Module):
         true_log_count: Tensor,
         sampled_log_count: Tensor,
     ) -> Tensor:
-        """Cross entropy of each target against the sampled words, accidental hits masked."""
+        """Cross entropy of each target against the sampled words, accidental hits masked.
+
+        All by set of negatives: hidden (sets, words, dim), targets and their counts (sets, words),
+        sampled ids and their counts (sets, negatives).
+        """
         sampled_loss = cast(Callable[..., Tensor], _SampledLoss.apply)
         return sampled_loss(
             hidden, self.weight, self.bias, targets, sampled_ids, true_log_count, sampled_log_count
@@ -112,9 +131,9 @@ class SampledSoftmax(nn.Module):
 
 
 class _SampledLoss(torch.autograd.Function):
-    """One product against the sampled rows; only the probabilities are kept for backward.
+    """One product a set against the sampled rows; only the probabilities are kept for backward.
 
-    The gradients of weight and bias are sparse, with each row once.
+    The gradients of weight and bias are sparse, with each row once for all sets.
     """
 
     @staticmethod
@@ -129,65 +148,96 @@ class _SampledLoss(torch.autograd.Function):
         sampled_log_count: Tensor,
     ) -> Tensor:
         hidden = hidden.to(weight.dtype)
-        sampled_weight, true_weight = weight[sampled_ids], weight[targets]
-        sampled_bias = bias[sampled_ids, 0] - sampled_log_count.to(bias.dtype)
-        lower = _product_dtype(weight)
-        if lower == weight.dtype:
-            logits = torch.addmm(sampled_bias, hidden, sampled_weight.t())
-        else:
-            product = hidden.to(lower) @ sampled_weight.to(lower).t()
-            logits = product.to(weight.dtype).add_(sampled_bias)  # (words, num_negatives)
-        true_logit = (hidden * true_weight).sum(dim=1) + bias[targets, 0]
-        true_logit -= true_log_count.to(bias.dtype)  # (words,)
-        words, columns = _accidental_hits(targets, sampled_ids)
-        logits[words, columns] = -math.inf
-
-        greatest = torch.maximum(logits.amax(dim=1), true_logit)
-        probabilities = logits.sub_(greatest.unsqueeze(1)).exp_()
-        true_probability = (true_logit - greatest).exp_()
-        total = probabilities.sum(dim=1) + true_probability
-        probabilities.div_(total.unsqueeze(1))
-        ctx.save_for_backward(
-            hidden,
-            sampled_weight,
-            true_weight,
-            targets,
-            sampled_ids,
-            probabilities,
-            true_probability / total,
-        )
-        ctx.vocabulary_size, ctx.dtype = weight.shape[0], lower
-        return total.log_() + greatest - true_logit
+        ctx.dtype, ctx.vocabulary_size = _product_dtype(weight), weight.shape[0]
+        all_losses, kept = [], []
+        for h, true_ids, ids, true_count, sampled_count in zip(
+            hidden, targets, sampled_ids, true_log_count, sampled_log_count, strict=True
+        ):
+            sampled_weight, true_weight = weight[ids], weight[true_ids]
+            sampled_bias = bias[ids, 0] - sampled_count.to(bias.dtype)
+            logits = _product(h, sampled_weight.t(), ctx.dtype)  # (words, num_negatives)
+            true_logit = (h * true_weight).sum(dim=1) + bias[true_ids, 0]
+            true_logit -= true_count.to(bias.dtype)  # (words,)
+            hits = _accidental_hits(true_ids, ids)
+            losses, true_share = _to_probabilities(logits, sampled_bias, true_logit, hits)
+            all_losses.append(losses)
+            kept += [logits, true_share, sampled_weight, true_weight]
+        ctx.save_for_backward(hidden, targets, sampled_ids, *kept)
+        return torch.stack(all_losses)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, sampled_weight, true_weight, targets, sampled_ids, *kept = ctx.saved_tensors
-        probabilities, true_probability = kept
-        grad_logits = probabilities * grads[0].unsqueeze(1)  # (words, num_negatives)
-        grad_true = ((true_probability - 1.0) * grads[0]).unsqueeze(1)  # (words, 1)
-        lower = grad_logits.to(ctx.dtype)
-        grad_hidden = (lower @ sampled_weight.to(ctx.dtype)).to(hidden.dtype)
-        grad_hidden.addcmul_(true_weight, grad_true)
-
-        ids, places = torch.unique(torch.cat([sampled_ids, targets]), return_inverse=True)
-        of_sampled, of_targets = places.split([len(sampled_ids), len(targets)])
-        rows = hidden.new_zeros(len(ids), hidden.shape[1])
-        rows[of_sampled] = (lower.t() @ hidden.to(ctx.dtype)).to(hidden.dtype)
-        rows.index_add_(0, of_targets, hidden * grad_true)
-        biases = hidden.new_zeros(len(ids), 1)
-        biases[of_sampled, 0] = grad_logits.sum(dim=0)
-        biases.index_add_(0, of_targets, grad_true)
+        hidden, targets, sampled_ids, *kept = ctx.saved_tensors
+        num_sets, dim = hidden.shape[0], hidden.shape[2]
+        ids, places = torch.unique(torch.cat([sampled_ids, targets], dim=1), return_inverse=True)
+        rows, biases = hidden.new_zeros(len(ids), dim), hidden.new_zeros(len(ids), 1)
+        grad_hidden = torch.empty_like(hidden)
+        for s in range(num_sets):
+            probabilities, true_share, sampled_weight, true_weight = kept[4 * s : 4 * s + 4]
+            grad, h = grads[0][s].contiguous(), hidden[s]  # (words,), (words, dim)
+            of_sampled, of_targets = places[s].split([sampled_ids.shape[1], targets.shape[1]])
+            # A row's gradient scales its probabilities: cheaper on the narrow side of a product.
+            grad_true = (true_share - 1.0) * grad
+            grad_h = _product(probabilities, sampled_weight, ctx.dtype)
+            grad_hidden[s] = grad_h.mul_(grad.unsqueeze(1)).addcmul_(
+                true_weight, grad_true.unsqueeze(1)
+            )
+            grad_sampled = _product(probabilities.t(), h * grad.unsqueeze(1), ctx.dtype)
+            _add_rows(rows, of_sampled, grad_sampled, torch.ones_like(grad_sampled[:, 0]))
+            _add_rows(rows, of_targets, h, grad_true)
+            biases.index_add_(0, of_sampled, torch.mv(probabilities.t(), grad).unsqueeze(1))
+            biases.index_add_(0, of_targets, grad_true.unsqueeze(1))
         size = ctx.vocabulary_size
-        grad_weight = _sparse(ids, rows, (size, hidden.shape[1]))
+        grad_weight = _sparse(ids, rows, (size, dim))
         return grad_hidden, grad_weight, _sparse(ids, biases, (size, 1)), None, None, None, None
 
 
-def _accidental_hits(targets: Tensor, sampled_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """The words whose target is among the sampled ids, and its place there."""
+def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """A product in the given precision, in the type of `a`."""
+    return (a.to(dtype) @ b.to(dtype)).to(a.dtype)
+
+
+def _to_probabilities(
+    logits: Tensor, bias: Tensor, true_logit: Tensor, hits: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Turn `logits` (words, num_negatives), still without bias, into probabilities in place.
+
+    `hits` (words,) is the column of a word that is among its own negatives, or -1. Returns losses
+    and the probabilities of the true words.
+    """
+    if native.is_available(logits):
+        losses, true_share = torch.empty_like(true_logit), torch.empty_like(true_logit)
+        shape = logits.shape
+        native.call(
+            *("sampled_softmax", logits.dtype, *shape, logits, bias, true_logit, hits),
+            *(losses, true_share),
+        )
+        return losses, true_share
+    logits += bias
+    words = torch.nonzero(hits >= 0).flatten()
+    logits[words, hits[words]] = -math.inf
+    greatest = torch.maximum(logits.amax(dim=1), true_logit)
+    logits.sub_(greatest.unsqueeze(1)).exp_()
+    true_share = (true_logit - greatest).exp_()
+    total = logits.sum(dim=1) + true_share
+    logits.div_(total.unsqueeze(1))
+    return total.log() + greatest - true_logit, true_share / total
+
+
+def _accidental_hits(targets: Tensor, sampled_ids: Tensor) -> Tensor:
+    """For each word the place of its target among the sampled ids, or -1."""
     ordered, order = torch.sort(sampled_ids)
     places = torch.searchsorted(ordered, targets).clamp_(max=len(ordered) - 1)
-    words = torch.nonzero(ordered[places] == targets).flatten()
-    return words, order[places[words]]
+    return torch.where(ordered[places] == targets, order[places], -1)
+
+
+def _add_rows(sums: Tensor, places: Tensor, rows: Tensor, scale: Tensor) -> None:
+    """`sums[places] += scale * rows`, also where a place stands more than once."""
+    if native.is_available(sums, rows):
+        places, rows = places.contiguous(), rows.contiguous()
+        native.call("add_rows", sums.dtype, *rows.shape, places, scale.contiguous(), rows, sums)
+    else:
+        sums.index_add_(0, places, rows * scale.unsqueeze(1))
 
 
 def _sparse(ids: Tensor, rows: Tensor, shape: tuple[int, int]) -> Tensor:

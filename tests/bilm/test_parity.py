@@ -66,8 +66,8 @@ FAULTS = {
     ),
     "gates permuted": (
         "kernels.c",
-        "REAL vi = SIGMOID(i[k]), vj = TANH(j[k]);",
-        "REAL vi = SIGMOID(j[k]), vj = TANH(i[k]);",
+        "REAL vi = SIGMOID(i[k] + bi[k]), vj = TANH(j[k] + bj[k]);",
+        "REAL vi = SIGMOID(j[k] + bj[k]), vj = TANH(i[k] + bi[k]);",
         (TRACE, EMBEDDINGS),
     ),
     "gates permuted, without the kernels": (
@@ -109,13 +109,13 @@ FAULTS = {
     ),
     "cell not clipped": (
         "projected_lstm.py",
-        "clips = (cell_clip or math.inf, ",
+        "clips = (self.config.cell_clip or math.inf, ",
         "clips = (math.inf, ",
         (TRACE, EMBEDDINGS),
     ),
     "projection not clipped": (
         "projected_lstm.py",
-        "projection_clip or math.inf)",
+        "self.config.projection_clip or math.inf)",
         "math.inf)",
         (TRACE, EMBEDDINGS),
     ),
@@ -127,13 +127,13 @@ FAULTS = {
     ),
     "accidental hits kept": (
         "sampled_softmax.py",
-        "logits[words, columns] = -math.inf",
-        "pass",
+        "torch.where(ordered[places] == targets, order[places], -1)",
+        "torch.full_like(places, -1)",
         (SOFTMAX,),
     ),
     "expected counts not subtracted": (
         "sampled_softmax.py",
-        "true_logit -= true_log_count.to(bias.dtype)",
+        "true_logit -= true_count.to(bias.dtype)",
         "pass",
         (SOFTMAX,),
     ),
