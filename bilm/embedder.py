@@ -45,7 +45,7 @@ class Limits:
         cached_words: words whose encoder vectors are kept.
     """
 
-    batch_words: int = 4096
+    batch_words: int = 2048
     window_words: int = 32768
     cached_words: int = 100_000
 

@@ -5,9 +5,9 @@ end. `OUTPUT.partial/` collects parts, each a safetensors file of some hundred l
 into place when it is whole; a new start counts them and goes on behind the last. At the end the
 parts are joined into one HDF5 file, which is renamed to OUTPUT.
 
-Cost: the arrays are written twice, the second time as fast as the disk and HDF5 allow (measured:
-2 % of the time of a small model), and twice the disk space is needed until the end. A kill while
-the parts are being joined repeats the joining alone. Memory: one part.
+Cost: the arrays are written twice, the second time as fast as the disk and HDF5 allow, and twice
+the disk space is needed until the end. A kill while the parts are being joined repeats the joining
+alone. Memory: one part.
 
 The form of the file is the published one: dataset "0", "1", ... by line number from 0. What it was
 made from is in the attribute `bilm`.
@@ -18,10 +18,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
-import io
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -44,6 +44,7 @@ FORMAT = "bilm-embeddings"
 HEADER_FILE = "run.json"
 JOINED_FILE = "joined.hdf5"
 LOCK_FILE = "lock"
+DATASET_BYTES = 1024  # what HDF5 itself needs for a dataset, and then some
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -80,7 +81,9 @@ class EmbeddingDump:
         """Join the parts, and put the file in its place."""
         joined = self.directory / JOINED_FILE
         if not self.is_joined:
+            sizes = [self._part(part).stat().st_size for part in range(self.num_parts)]
             with _full_disk(self.output), atomic_file(joined) as temporary:
+                _prove_space(joined, sum(sizes) + DATASET_BYTES * self.num_lines + (1 << 20))
                 self._join(temporary, compression)
         os.replace(joined, self.output)
         sync_directory(self.output.parent)
@@ -88,14 +91,12 @@ class EmbeddingDump:
 
     def _join(self, path: Path, compression: str | None) -> None:
         line = 0
-        with _PatientFile(path, "w+") as raw, h5py.File(raw, "w") as file:
+        with h5py.File(path, "w") as file:
             file.attrs["bilm"] = json.dumps(self.run)
             for part in range(self.num_parts):
                 values = self._read(part, "values")
                 start = 0
                 for shape in self._read(part, "shapes").tolist():
-                    if raw.error is not None:
-                        break
                     size = int(np.prod(shape))
                     array = values[start : start + size].reshape(shape)
                     # HDF5 cannot chunk, and hence not compress, an array of no words.
@@ -103,8 +104,6 @@ class EmbeddingDump:
                     file.create_dataset(str(line), data=array, **filters)
                     start += size
                     line += 1
-        if raw.error is not None:
-            raise raw.error
 
     def _part(self, number: int) -> Path:
         return self.directory / f"part-{number:08d}.safetensors"
@@ -121,27 +120,10 @@ class EmbeddingDump:
             ) from None
 
 
-class _PatientFile(io.FileIO):
-    """A file that keeps its first error for later: HDF5 crashes when it meets one itself."""
-
-    error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        done = 0
-        try:
-            while self.error is None and done < len(view):
-                done += super().write(view[done:]) or 0
-        except OSError as error:
-            self.error = error
-        return len(view)
-
-    def truncate(self, size: int | None = None) -> int:
-        try:
-            return super().truncate(size)
-        except OSError as error:
-            self.error = self.error or error
-            return size or 0
+def _prove_space(path: Path, size: int) -> None:
+    """Fail now if there is no room for `size` bytes: HDF5 crashes when it finds out itself."""
+    with tempfile.TemporaryFile(dir=path.parent) as file:
+        os.posix_fallocate(file.fileno(), 0, size)
 
 
 def partial_directory(output: Path) -> Path:

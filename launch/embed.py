@@ -236,4 +236,4 @@ def _digest(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    run_command(main)
+    run_command(main, tear_down=False)  # HDF5 can crash in its own end after a failed write
