@@ -8,6 +8,7 @@ cell, which is how others write it. Prints one JSON line a figure.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -88,42 +89,43 @@ def forward(run: Callable[[Tensor], list[Tensor]], x: Tensor) -> None:
         run(x)
 
 
+def measure(size: tuple[int, int, int, int], rounds: int, threads: int) -> None:
+    """Let the contenders take turns at one size, and print their figures."""
+    projection_dim, dim, rows, time = size
+    x, grad = torch.randn(time, rows, projection_dim), torch.randn(time, rows, projection_dim)
+    contenders = runs(*size)
+    both = {n: functools.partial(forward_backward, run, x, grad) for n, run in contenders.items()}
+    one = {n: functools.partial(forward, run, x) for n, run in contenders.items()}
+    for name_of_pass, passes, factor in (("forward + backward", both, 3.0), ("forward", one, 1.0)):
+        measured = Measured(passes, rounds)
+        label = {"size": f"{projection_dim}/{dim}", "batch": f"{rows} x {time}"}
+        label |= {"pass": name_of_pass}
+        for name in contenders:
+            figure(
+                "lstm",
+                **label,
+                name=name,
+                seconds=measured.median(name),
+                share_of_peak=measured.share_of_peak(name, factor * operations(*size)),
+                threads=threads,
+            )
+        for other in ("nn.LSTM", "eager loop"):
+            figure("lstm", **label, **measured.times_faster("ours", other))
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=7, help="at the largest size")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--size", type=int, nargs="*", default=range(len(SIZES)), help="0, 1, 2")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
-    for size in (SIZES[index] for index in arguments.size):
-        projection_dim, dim, rows, time = size
-        label = {"size": f"{projection_dim}/{dim}", "batch": f"{rows} x {time}"}
-        x, grad = torch.randn(time, rows, projection_dim), torch.randn(time, rows, projection_dim)
-        contenders = runs(*size)
-        rounds = arguments.rounds * (1 if dim == SIZES[0][1] else 10)
-        for pass_name, passes, factor in (
-            ("forward + backward", lambda r: forward_backward(r, x, grad), 3.0),
-            ("forward", lambda r: forward(r, x), 1.0),
-        ):
-            measured = Measured(
-                {n: (lambda r=r, p=passes: p(r)) for n, r in contenders.items()}, rounds
-            )
-            for name in contenders:
-                figure(
-                    "lstm",
-                    **label,
-                    **{"pass": pass_name, "name": name, "seconds": measured.median(name)},
-                    share_of_peak=measured.share_of_peak(name, factor * operations(*size)),
-                    threads=arguments.threads,
-                )
-            for other in ("nn.LSTM", "eager loop"):
-                figure(
-                    "lstm", **label, **{"pass": pass_name}, **measured.times_faster("ours", other)
-                )
+    for index in arguments.size:
+        measure(SIZES[index], arguments.rounds * (1, 5, 20)[index], arguments.threads)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import statistics
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
+import psutil
 import torch
+
+from bilm import native
 
 
 def product_peak(size: int = 2048, repeats: int = 8) -> float:
@@ -21,6 +26,35 @@ def seconds_of(function: Callable[[], object]) -> float:
     begun = time.perf_counter()
     function()
     return time.perf_counter() - begun
+
+
+def peak_memory_of(function: Callable[[], object]) -> int:
+    """How many bytes the process grows by during a call, at most."""
+    process, done = psutil.Process(), threading.Event()
+    before = most = process.memory_info().rss
+
+    def watch() -> None:
+        nonlocal most
+        while not done.wait(0.002):
+            most = max(most, process.memory_info().rss)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    function()
+    done.set()
+    watcher.join()
+    return most - before
+
+
+@contextmanager
+def without_kernels() -> Iterator[None]:
+    """Inside, everything runs in plain torch."""
+    library = native.library
+    native.library = lambda: None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        native.library = library
 
 
 class Measured:

@@ -1,7 +1,7 @@
 """One LSTM layer in one direction, with a clipped cell and a clipped projection.
 
 No library has both the projection and the clipping, so the layer is our own: fused
-(`bilm/fused_lstm.py`) where that is possible, and in plain torch, which is the reference, elsewhere.
+(`bilm/fused_lstm.py`) where that is possible, in plain torch, which is the reference, elsewhere.
 
 Cost at the published size (512/4096), forward, per word: 8.4 million multiply-adds for the input,
 8.4 for the recurrence, 2.1 for the projection.

@@ -109,10 +109,12 @@ class TokenEncoder(nn.Module):
         """Every filter's maximum over all positions, by look-up where we have the kernels."""
         if native.is_available(self.char_embedding):
             lookup = cast(Callable[..., Tensor], LookupFilters.apply)
-            with torch.autocast(self.char_embedding.device.type, enabled=False):
-                # one table per filter: (width, ids, count)
-                tables = [self.char_embedding @ w.permute(2, 1, 0) for w in self.filter_weights]
-            return lookup(char_ids, *tables)
+            # In float64, which costs little here: of two nearly equal windows the right one wins,
+            # and the gradient goes there.
+            characters = self.char_embedding.double()
+            # one table per filter: (width, ids, count)
+            tables = [characters @ w.double().permute(2, 1, 0) for w in self.filter_weights]
+            return lookup(char_ids, *tables).to(self.char_embedding.dtype)
         embedded = F.embedding(char_ids.long(), self.char_embedding)  # (words, chars, char_dim)
         embedded = embedded.transpose(1, 2)  # (words, char_dim, chars)
         maxima = [F.conv1d(embedded, weight).amax(dim=2) for weight in self.filter_weights]

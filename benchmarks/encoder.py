@@ -1,0 +1,161 @@
+"""The token encoder by look-up against convolutions: `python benchmarks/encoder.py`
+
+The published encoder (2,048 filters, two highways, 512 wide) on one step of 128 rows x 20 words of
+both directions, forward + backward. Contenders: ours (look-up, once per distinct word); by
+convolutions, once per distinct word; by convolutions on every token of both directions, which is
+how others do it. Text: words with the lengths and frequencies of English, or `--text FILE`
+(tokenised). Prints one JSON line a figure, with the differences from float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import itertools
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+from measure import Measured, figure, without_kernels
+from torch import Tensor
+from torch.nn import functional as F
+
+from bilm.characters import char_ids
+from bilm.config import load_config
+from bilm.token_encoder import TokenEncoder
+
+ROWS, TIME, DIRECTIONS = 128, 20, 2
+
+
+def english_like(num_words: int, seed: int) -> list[str]:
+    """Words by Zipf's law whose lengths follow those of English types (rare ones are longer)."""
+    draws = np.random.default_rng(seed)
+    ranks = np.minimum(draws.zipf(1.15, num_words), 500_000)
+    letters = np.array(list("etaoinshrdlucmwfgypbvkjxqz"))
+    share = 1.0 / np.arange(1, len(letters) + 1)
+    words: dict[int, str] = {}
+    for rank in ranks:
+        if rank not in words:
+            length = int(np.clip(draws.normal(1.5 + np.log2(rank + 1) * 0.45, 1.5), 1, 30))
+            words[rank] = "".join(draws.choice(letters, length, p=share / share.sum()))
+    return [words[rank] for rank in ranks]
+
+
+def batch(text: Path | None) -> tuple[Tensor, Tensor]:
+    """Distinct words' character ids, and where they stand: (directions, rows, time)."""
+    count = ROWS * (TIME + 2)
+    if text is None:
+        words = english_like(count, seed=1)
+    else:
+        with open(text, encoding="utf-8") as lines:
+            words = [word for line in itertools.islice(lines, count) for word in line.split()]
+        words = words[:count]
+    distinct, inverse = np.unique(np.array(words), return_inverse=True)
+    ids = torch.from_numpy(char_ids(list(distinct), 50)).long()
+    rows = torch.from_numpy(inverse.reshape(ROWS, TIME + 2))
+    # Forward reads each word but the last ones, backward each but the first.
+    return ids, torch.stack([rows[:, :TIME], rows[:, 2:].flip(1)])
+
+
+def distinct_pass(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tensor) -> Tensor:
+    """Encode each distinct word once, and spread the vectors."""
+    out = F.embedding(inverse, encoder(ids))
+    out.backward(grad)
+    return out.detach()
+
+
+def token_pass(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tensor) -> Tensor:
+    """Encode every token, direction by direction."""
+    outputs = []
+    for d in range(DIRECTIONS):
+        out = encoder(ids[inverse[d]].flatten(0, 1)).view(ROWS, TIME, -1)
+        out.backward(grad[d])
+        outputs.append(out.detach())
+    return torch.stack(outputs)
+
+
+def differences(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tensor) -> None:
+    """Print how far look-up is from convolutions forward, and both from float64 backward.
+
+    Of gradients, the norm of the difference over the norm. In the highways a ReLU's input that is
+    0 but for rounding may fall on either side, with look-up and with convolutions.
+    """
+    exact = copy.deepcopy(encoder).double()
+    with without_kernels():
+        reference = distinct_pass(exact, ids, inverse, grad.double())
+        convolved = copy.deepcopy(encoder)
+        by_convolution = distinct_pass(convolved, ids, inverse, grad)
+    ours = copy.deepcopy(encoder)
+    by_lookup = distinct_pass(ours, ids, inverse, grad)
+    figure(
+        "encoder",
+        name="forward",
+        from_convolutions=(by_lookup - by_convolution).abs().max().item(),
+        from_float64=(by_lookup - reference).abs().max().item(),
+    )
+    for name, contender in (("ours", ours), ("convolutions", convolved)):
+        worst = {"characters and filters": 0.0, "highways and projection": 0.0}
+        for (part, p), q in zip(contender.named_parameters(), exact.parameters(), strict=True):
+            assert p.grad is not None
+            assert q.grad is not None
+            is_narrow = part.startswith(("char_embedding", "filter"))
+            group = "characters and filters" if is_narrow else "highways and projection"
+            difference = ((p.grad - q.grad).norm() / q.grad.norm()).item()
+            worst[group] = max(worst[group], difference)
+        for group, difference in worst.items():
+            figure("encoder", name=f"gradients of {name}", part=group, from_float64=difference)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--text", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    config = load_config(Path(__file__).parents[1] / "configs" / "big.json").model
+    assert config.characters is not None
+    encoder = TokenEncoder(config.characters, config.lstm.projection_dim)
+    ids, inverse = batch(arguments.text)
+    grad = torch.randn(DIRECTIONS, ROWS, TIME, config.lstm.projection_dim)
+    differences(encoder, ids, inverse, grad)
+
+    def convolutions_on_distinct() -> None:
+        with without_kernels():
+            distinct_pass(encoder, ids, inverse, grad)
+
+    def convolutions_on_tokens() -> None:
+        with without_kernels():
+            token_pass(encoder, ids, inverse, grad)
+
+    measured = Measured(
+        {
+            "ours": lambda: distinct_pass(encoder, ids, inverse, grad),
+            "convolutions, distinct words": convolutions_on_distinct,
+            "convolutions, every token": convolutions_on_tokens,
+        },
+        arguments.rounds,
+    )
+    for name in measured.seconds:
+        figure(
+            "encoder",
+            name=name,
+            seconds=measured.median(name),
+            distinct_words=len(ids),
+            tokens=inverse.numel(),
+            threads=arguments.threads,
+        )
+    for other in list(measured.seconds)[1:]:
+        figure("encoder", **measured.times_faster("ours", other))
+
+
+if __name__ == "__main__":
+    main()
