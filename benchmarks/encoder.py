@@ -4,7 +4,7 @@ The published encoder (2,048 filters, two highways, 512 wide) on one step of 128
 both directions, forward + backward. Contenders: ours (look-up, once per distinct word); by
 convolutions, once per distinct word; by convolutions on every token of both directions, which is
 how others do it. Text: words with the lengths and frequencies of English, or `--text FILE`
-(tokenised). Prints one JSON line a figure, with the differences from float64.
+(raw lines). Prints one JSON line a figure, with the differences from float64.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from torch.nn import functional as F
 
 from bilm.characters import char_ids
 from bilm.config import load_config
+from bilm.process_settings import keep_freed_memory
 from bilm.token_encoder import TokenEncoder
+from bilm.tokenizers import MosesTokenizer
 
 ROWS, TIME, DIRECTIONS = 128, 20, 2
 
@@ -51,8 +53,9 @@ def batch(text: Path | None) -> tuple[Tensor, Tensor]:
     if text is None:
         words = english_like(count, seed=1)
     else:
+        tokenize = MosesTokenizer().tokenize
         with open(text, encoding="utf-8") as lines:
-            words = [word for line in itertools.islice(lines, count) for word in line.split()]
+            words = [word for line in itertools.islice(lines, count) for word in tokenize(line)]
         words = words[:count]
     distinct, inverse = np.unique(np.array(words), return_inverse=True)
     ids = torch.from_numpy(char_ids(list(distinct), 50)).long()
@@ -119,6 +122,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
+    keep_freed_memory()  # as a training process does
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     config = load_config(Path(__file__).parents[1] / "configs" / "big.json").model

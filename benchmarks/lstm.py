@@ -21,6 +21,7 @@ from measure import Measured, figure
 from torch import Tensor, nn
 
 from bilm.config import LstmConfig
+from bilm.process_settings import keep_freed_memory
 from bilm.projected_lstm import ProjectedLstm
 
 SIZES = ((512, 4096, 128, 20), (128, 1024, 64, 20), (64, 256, 32, 20))  # proj, dim, rows, time
@@ -122,6 +123,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--size", type=int, nargs="*", default=range(len(SIZES)), help="0, 1, 2")
     arguments = parser.parse_args()
+    keep_freed_memory()  # as a training process does
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     for index in arguments.size:

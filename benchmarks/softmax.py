@@ -25,6 +25,7 @@ from torch.nn import functional as F
 
 from bilm.config import OptimizerConfig
 from bilm.optimizer import build_optimizer
+from bilm.process_settings import keep_freed_memory
 from bilm.sampled_softmax import SampledSoftmax, draw_negatives, log_expected_count
 
 DIRECTIONS, WORDS, DIM, NEGATIVES = 2, 2560, 512, 8192
@@ -104,6 +105,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
+    keep_freed_memory()  # as a training process does
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     hidden = torch.randn(DIRECTIONS, WORDS, DIM)

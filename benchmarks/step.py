@@ -9,7 +9,6 @@ the same run) that the arithmetic of a perfect implementation would need.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -22,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import psutil
 import torch
+from measure import figure, product_peak
 from torch import Tensor
 from torch.nn import functional as F
 from zipf import write_zipf_corpus
@@ -32,17 +32,7 @@ from bilm.corpus import Corpus
 from bilm.evaluation import batch_tensors
 from bilm.model import BiLm, training_objective
 from bilm.optimizer import build_optimizer, clip_gradients
-
-
-def product_peak(size: int = 2048, repeats: int = 8) -> float:
-    """The best rate of a square float32 product, in operations a second."""
-    a, b = torch.randn(size, size), torch.randn(size, size)
-    best = float("inf")
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        a @ b
-        best = min(best, time.perf_counter() - begun)
-    return 2 * size**3 / best
+from bilm.process_settings import keep_freed_memory
 
 
 def needed_operations(config: Config, rows: int, time_steps: int, num_distinct: int) -> float:
@@ -140,6 +130,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_intermixed_args()
+    keep_freed_memory()  # as a training process does
     torch.set_num_threads(arguments.threads)
     config = load_config(arguments.config, arguments.override)
     with tempfile.TemporaryDirectory() as directory:
@@ -158,30 +149,23 @@ def measure(config: Config, corpus: Corpus, arguments: argparse.Namespace) -> No
         peaks.append(product_peak())
         distinct.append(parts.step(step))
     totals = [sum(values) for values in zip(*parts.seconds.values(), strict=True)]
+    label = {"config": arguments.config.stem, "vocabulary": corpus.vocabulary_size}
+    label |= {"batch": f"{arguments.rows} x {config.data.unroll_steps}"}
     for name, values in {**parts.seconds, "step": totals}.items():
-        figure = {"part": name, "seconds": statistics.median(values)}
-        figure |= {"least": min(values), "greatest": max(values)}
-        print(
-            json.dumps({k: round(v, 5) if isinstance(v, float) else v for k, v in figure.items()})
-        )
+        spread = [round(min(values), 5), round(max(values), 5)]
+        figure("step", **label, part=name, seconds=statistics.median(values), spread=spread)
     time_steps = config.data.unroll_steps
     needed = needed_operations(config, arguments.rows, time_steps, int(statistics.median(distinct)))
     peak, step_seconds = max(peaks), statistics.median(totals)
-    print(
-        json.dumps(
-            {
-                "config": str(arguments.config),
-                "rows": arguments.rows,
-                "vocabulary": arguments.vocabulary,
-                "threads": arguments.threads,
-                "words_per_second": round(arguments.rows * time_steps / step_seconds, 1),
-                "distinct_words": int(statistics.median(distinct)),
-                "peak_gflops": round(peak / 1e9, 1),
-                "share_of_peak": round(needed / peak / step_seconds, 3),
-                "memory_gib": round(psutil.Process().memory_info().rss / 2**30, 2),
-                "torch": torch.__version__,
-            }
-        )
+    figure(
+        "step",
+        **label,
+        threads=arguments.threads,
+        words_per_second=arguments.rows * time_steps / step_seconds,
+        distinct_words=int(statistics.median(distinct)),
+        peak_gflops=peak / 1e9,
+        share_of_peak=needed / peak / step_seconds,
+        memory_gib=psutil.Process().memory_info().rss / 2**30,
     )
 
 

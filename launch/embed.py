@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bilm.cores import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
+from bilm.process_settings import share_cores
 
 if TYPE_CHECKING:
     from bilm.embedding_dump import EmbeddingDump

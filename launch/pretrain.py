@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bilm.config import load_config
-from bilm.cores import share_cores
 from bilm.errors import USER_ERROR_EXIT_CODE, ConfigError, run_command
+from bilm.process_settings import settle
 
 
 def main() -> int:
@@ -41,7 +41,7 @@ def main() -> int:
 
             print(plan(config, arguments.words_per_second))
         return 0
-    share_cores()
+    settle()
     # torch and deepspeed only now, so that --help and mistakes answer at once
     from bilm.train import dry_run, train
 

@@ -1,0 +1,59 @@
+"""Each in a process of its own: the settings hold for a whole process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+# How many pages must be cleared when 64 MB are freed and asked for again, ten times.
+AGAIN = """
+import resource, sys
+from bilm.process_settings import settle
+if sys.argv[1] == "settled":
+    settle()
+import torch
+def use():
+    torch.ones(16 << 20)
+for _ in range(10):
+    use()  # the first ones still find their place
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    use()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def run(code: str, *arguments: str, **environment: str) -> str:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "OMP_", "LOCAL_"))}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=clean | environment,
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout.strip()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
+def test_freed_memory_is_used_again() -> None:
+    pages = 10 * (64 << 20) // 4096
+    assert int(run(AGAIN, "plain")) > 0.9 * pages
+    assert int(run(AGAIN, "settled")) < 0.01 * pages
+    assert int(run(AGAIN, "settled", MALLOC_ARENA_MAX="2")) > 0.9 * pages  # the user has decided
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "all"), ({"LOCAL_SIZE": "1000"}, "1"), ({"OMP_NUM_THREADS": "7"}, "7")],
+)
+def test_cores_are_shared_unless_the_user_has_decided(given: dict[str, str], expected: str) -> None:
+    code = "import os; from bilm.process_settings import settle; settle(); "
+    found = run(code + "print(os.environ['OMP_NUM_THREADS'])", **given)
+    assert found == (str(len(os.sched_getaffinity(0))) if expected == "all" else expected)
