@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.metadata
 import json
 import os
 import platform
@@ -69,9 +70,6 @@ def run_all(text: str | None) -> None:
 
 def machine() -> Figure:
     """Where and with what this was measured."""
-    import deepspeed.version
-    import torch
-
     model = "unknown"
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -83,8 +81,8 @@ def machine() -> Figure:
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "python": platform.python_version(),
-        "torch": torch.__version__,
-        "deepspeed": deepspeed.version.__version__,
+        "torch": importlib.metadata.version("torch"),
+        "deepspeed": importlib.metadata.version("deepspeed"),
         "date": datetime.date.today().isoformat(),
     }
 

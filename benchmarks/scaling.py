@@ -1,9 +1,9 @@
 """How a step's time grows: `python benchmarks/scaling.py`
 
 Step time of the model of configs/small.json against hidden size, rows, unrolled steps, vocabulary
-and corpus, one at a time; then words a second of real runs under DeepSpeed on one rank and on two, of
-one thread each, beside what the machine's own product peak gains from a second process. Prints one
-JSON line a figure.
+and corpus, one at a time; then words a second of real runs under DeepSpeed on one rank and on two,
+of one thread each, beside what the machine's own product peak gains from a second process. Prints
+one JSON line a figure.
 """
 
 from __future__ import annotations
