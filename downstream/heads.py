@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from downstream.features import Batch, poolings_of
 from downstream.mixes import Mix, make_mix
-from downstream.settings import POOLED_HEADS, HeadSettings, MixSettings
+from downstream.settings import HeadSettings, MixSettings
 
 
 class TextModel(nn.Module):
@@ -33,16 +33,16 @@ class TextModel(nn.Module):
     ) -> None:
         super().__init__()
         places = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
+        num_poolings = len(poolings_of(head.kind)) if head.mode == "pooled" else 0
         self.mixes = nn.ModuleDict()
         if kind != "none":
             for i, place in enumerate(places[head.elmo_at]):
-                self.mixes[place] = make_mix(kind, num_layers, dim, mix, seed + i)
+                self.mixes[place] = make_mix(kind, num_layers, dim, mix, seed + i, num_poolings)
         widths = {place: int(mix.out_dim) for place, mix in self._mixes()}
         input_dim = vector_dim + widths.get("input", 0)
         self.head: nn.Module
-        if head.kind in POOLED_HEADS:
-            width = input_dim * len(poolings_of(head.kind))
-            self.head = PooledHead(width, head, num_classes)
+        if num_poolings:
+            self.head = PooledHead(input_dim * num_poolings, head, num_classes)
         elif head.kind == "attention":
             self.head = AttentionHead(input_dim, head, num_classes)
         else:

@@ -70,24 +70,39 @@ class WeightedMix(Mix):
 class LearnedMix(Mix):
     """A small network on the concatenated layers: one hidden layer with ReLU.
 
+    Pooled layers (`num_poolings` above 0) are standardised first, by running statistics of the
+    training texts: what tells texts apart is small beside what their means have in common.
+
     Its shares are those of the squared norm of the first matrix that fall to each layer: what the
     network listens to, not a weight in a sum.
     """
 
     def __init__(
-        self, num_layers: int, dim: int, out_dim: int, layer_norm: bool, dropout: float
+        self,
+        num_layers: int,
+        dim: int,
+        out_dim: int,
+        *,
+        layer_norm: bool = False,
+        dropout: float = 0.0,
+        num_poolings: int = 0,
     ) -> None:
         super().__init__()
         self.out_dim = out_dim
         self._num_layers = num_layers
         # One layer through a mix of one is that layer, in the mix's own normalisation.
         self._norm = ScalarMix(1, trainable=False, layer_norm=True) if layer_norm else None
+        width = num_poolings * num_layers * dim
+        self.standardise = nn.BatchNorm1d(width, affine=False) if num_poolings else None
         self.hidden = nn.Linear(num_layers * dim, out_dim)
         self._dropout = dropout
 
     def forward(self, layers: Tensor, mask: Tensor | None) -> Tensor:
         parts = [layer if self._norm is None else self._norm([layer], mask) for layer in layers]
-        hidden = F.relu(self.hidden(torch.cat(parts, dim=-1)))
+        joined = torch.cat(parts, dim=-1)  # (texts, words, layers * dim)
+        if self.standardise is not None:
+            joined = self.standardise(joined.flatten(1)).view_as(joined)
+        hidden = F.relu(self.hidden(joined))
         if mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0.0)
         return F.dropout(hidden, self._dropout, self.training)
@@ -98,11 +113,21 @@ class LearnedMix(Mix):
         return (norms / norms.sum()).tolist()
 
 
-def make_mix(kind: str, num_layers: int, dim: int, settings: MixSettings, seed: int) -> Mix:
-    """The mix called `kind` for a biLM of `num_layers` layers; the seed draws frozen weights."""
+def make_mix(
+    kind: str, num_layers: int, dim: int, settings: MixSettings, seed: int, num_poolings: int = 0
+) -> Mix:
+    """The mix called `kind` for a biLM of `num_layers` layers; the seed draws frozen weights.
+
+    `num_poolings` says that the "words" are so many poolings of a text.
+    """
     if kind == "learned":
         return LearnedMix(
-            num_layers, dim, settings.dim or dim, settings.layer_norm, settings.dropout
+            num_layers,
+            dim,
+            settings.dim or dim,
+            layer_norm=settings.layer_norm,
+            dropout=settings.dropout,
+            num_poolings=num_poolings,
         )
     layers = range(num_layers)
     weights: list[float] | None = None

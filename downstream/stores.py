@@ -252,6 +252,8 @@ def _write(
             _Writer(stack.enter_context(atomic_directory(place, CheckpointError)), kind)
             for kind, place in places.items()
         ]
+        for writer in writers:
+            stack.callback(writer.close)
         bar = stack.enter_context(
             tqdm(
                 total=sum(len(words) for words in texts),
@@ -278,7 +280,7 @@ class _Writer:
         self._directory = directory
         self._kind: Kind = kind
         self._digest = hashlib.sha256()
-        self._file = open(directory / "layers.bin", "wb")  # noqa: SIM115 - closed by finish
+        self._file = open(directory / "layers.bin", "wb")  # noqa: SIM115
 
     def add(self, arrays: list[Layers]) -> None:
         """Append the next texts."""
@@ -292,9 +294,13 @@ class _Writer:
         self._digest.update(data.data)
         data.tofile(self._file)
 
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
     def finish(self, texts: list[list[str]], about: dict[str, Any]) -> None:
         """Write the words, and what the store says of itself."""
-        self._file.close()
+        self.close()
         lengths = [len(words) for words in texts]
         types: dict[str, int] = {}
         ids = [types.setdefault(word, len(types)) for words in texts for word in words]
