@@ -1,60 +1,45 @@
-"""One vector a text: the layers of its words, mixed with fixed shares, and pooled over the words.
+"""Texts to the pooled layers of a frozen biLM, in memory: what the scikit-learn estimators read.
 
-Texts are read in groups of a bounded number of words, so that memory does not grow with their
-number; an array of all words of all layers is never made.
+Texts pass in windows of a bounded number of words; what remains of a text is its mean and maximum
+of every layer, 8 x layers x dim bytes (6 kB at 3 layers of 256).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from bilm.embedder import Embedder, StateMode, Vectors
-
-Pooled = npt.NDArray[np.float32]  # (texts, features)
-POOLINGS: dict[str, tuple[Callable[..., Pooled], ...]] = {
-    "mean": (np.mean,),
-    "max": (np.max,),
-    "mean_max": (np.mean, np.max),
-}
-_GROUP_WORDS = 20_000  # words whose layers are in memory at a time
+from bilm.embedder import Embedder
+from downstream.features import Batch, Ids, pooled_batch, poolings_of
+from downstream.stores import Layers, embed_texts, pool, windows_of
 
 
-def pool(words: npt.NDArray[np.float32], pooling: str) -> Pooled:
-    """Vectors (words, dim) to one of dim, or twice that for "mean_max"; no words give zeros."""
-    functions = POOLINGS[pooling]
-    if len(words) == 0:
-        return np.zeros(words.shape[1] * len(functions), dtype=np.float32)
-    return np.concatenate([function(words, axis=0) for function in functions])
+def pooled_layers(embedder: Embedder, texts: Sequence[list[str]], batch_words: int) -> Layers:
+    """Mean and maximum of every layer (texts, 2, layers, dim); a text without words has zeros."""
+    result = np.zeros((len(texts), 2, embedder.num_layers, embedder.dim), dtype=np.float32)
+    places = [i for i, words in enumerate(texts) if words]
+    done = 0
+    for window in windows_of([texts[i] for i in places]) if places else ():
+        for layers in embed_texts(embedder, window, batch_words):
+            result[places[done]] = pool(layers)
+            done += 1
+    return result
 
 
-def pooled_texts(
-    embedder: Embedder,
-    texts: Sequence[Sequence[str]],
-    mix: Callable[[Vectors], npt.NDArray[np.float32]],
-    pooling: str,
-    *,
-    state: StateMode = "reset",
-    batch_size: int = 32,
-) -> Iterator[Pooled]:
-    """The vector of each text, in order. A text is a list of words; `mix` makes the layers
-    (layers, words, dim) of a text into one vector a word.
-    """
-    for group in _groups(texts):
-        for layers in embedder.embed(group, state, batch_size):
-            yield pool(mix(layers), pooling)
+class PooledTexts:
+    """Pooled layers in memory, as a source of batches for a head of plain pooling."""
 
+    def __init__(self, layers: Layers, head: str) -> None:
+        self._layers = layers
+        self._picks = poolings_of(head)
 
-def _groups(texts: Sequence[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
-    group: list[Sequence[str]] = []
-    num_words = 0
-    for text in texts:
-        if group and num_words + len(text) > _GROUP_WORDS:
-            yield group
-            group, num_words = [], 0
-        group.append(text)
-        num_words += len(text)
-    if group:
-        yield group
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    @property
+    def lengths(self) -> Ids:
+        return np.ones(len(self), dtype=np.int64)
+
+    def batch(self, indices: Ids) -> Batch:
+        return pooled_batch(self._layers[indices], None, self._picks)

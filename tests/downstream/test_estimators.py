@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from scipy.sparse import issparse  # type: ignore[import-untyped]
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -15,11 +17,11 @@ from sklearn.utils import Tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from bilm.embedder import Embedder
+from bilm.errors import ConfigError
 from bilm.model import BiLm
 from bilm.pretrained import PretrainedBiLm
 from bilm.tokenizers import WhitespaceTokenizer
-from downstream import pooling
-from downstream.estimators import BiLmVectorizer
+from downstream.estimators import BiLmClassifier, BiLmVectorizer
 from downstream.loaded_models import embedder_at
 from tests.conftest import GOLDEN, tiny_model_config
 
@@ -58,18 +60,25 @@ class _OnNumbers:
 
 
 def _text(row: npt.NDArray[Any]) -> str | float:
-    """A number that is none is a missing text, as in a table of texts."""
+    """The larger a number, the more often its column's first word stands in place of its second.
+
+    A number that is none is a missing text, as in a table of texts.
+    """
     odd = [float(value) for value in row if not np.isfinite(float(value))]
-    return odd[0] if odd else " ".join(_word(j, value) for j, value in enumerate(row))
-
-
-def _word(column: int, value: float) -> str:
-    """A feature's number and a row of letters whose case tells the value."""
-    level = int(np.clip(np.round(4 * float(value)), -12, 12)) + 12
-    return f"{column}" + "A" * level + "z" * (24 - level)
+    if odd:
+        return odd[0]
+    levels = [int(np.clip(np.round(4 * float(value)), -8, 8)) + 8 for value in row]
+    return " ".join(
+        " ".join([f"much{j}"] * level + [f"few{j}"] * (16 - level))
+        for j, level in enumerate(levels)
+    )
 
 
 class VectorizerOnNumbers(_OnNumbers, BiLmVectorizer):
+    pass
+
+
+class ClassifierOnNumbers(_OnNumbers, BiLmClassifier):
     pass
 
 
@@ -82,7 +91,21 @@ EXPECTED_FAILED_CHECKS = {
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
-    [VectorizerOnNumbers(MODEL, tokenizer="whitespace")],
+    [
+        VectorizerOnNumbers(MODEL, tokenizer="whitespace"),
+        ClassifierOnNumbers(
+            MODEL,
+            tokenizer="whitespace",
+            mix="layer:0",
+            pooling="mean",
+            batch_size=32,
+            learning_rate=0.05,
+            dropout=0.0,
+            weight_decay=0.0,
+            epochs=30,
+            patience=30,
+        ),
+    ],
     expected_failed_checks=lambda _: EXPECTED_FAILED_CHECKS,
     xfail_strict=True,
 )
@@ -103,23 +126,23 @@ def test_as_they_stand_they_read_texts_and_no_tables(vectorizer: BiLmVectorizer)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "mean_max"])
-def test_vectors_are_the_pooled_mix(vectorizer: BiLmVectorizer, pooling: str) -> None:
+def test_vectors_are_a_mix_of_pooled_layers(vectorizer: BiLmVectorizer, pooling: str) -> None:
     shares = [0.5, 0.25, -1.0]
-    vectorizer.set_params(pooling=pooling, layers=shares)
-    words = np.einsum("l,lwd->wd", shares, _layers(TEXTS[1]))
-    parts = {"mean": [words.mean(0)], "max": [words.max(0)]}
-    parts["mean_max"] = parts["mean"] + parts["max"]
-    got = vectorizer.fit_transform(TEXTS)
-    np.testing.assert_allclose(got[1], np.concatenate(parts[pooling]), atol=1e-5)
+    layers = _layers(TEXTS[1])
+    poolings = {"mean": [layers.mean(axis=1)], "max": [layers.max(axis=1)]}
+    poolings["mean_max"] = poolings["mean"] + poolings["max"]
+    expected = np.concatenate([np.einsum("l,ld->d", shares, part) for part in poolings[pooling]])
+    got = vectorizer.set_params(pooling=pooling, mix=shares).fit_transform(TEXTS)
+    np.testing.assert_allclose(got[1], expected, atol=1e-5)
     assert got.dtype == np.float32
     assert len(vectorizer.get_feature_names_out()) == got.shape[1]
 
 
 @pytest.mark.parametrize(
-    ("layers", "chosen"), [("top", [2]), (0, [0]), (np.int64(1), [1]), ("all", [0, 1, 2])]
+    ("mix", "chosen"), [("top", [2]), ("layer:0", [0]), ("layer:1", [1]), ("all", [0, 1, 2])]
 )
-def test_layers_are_chosen(vectorizer: BiLmVectorizer, layers: Any, chosen: list[int]) -> None:
-    got = vectorizer.set_params(layers=layers).fit_transform(TEXTS)[1]
+def test_layers_are_chosen(vectorizer: BiLmVectorizer, mix: Any, chosen: list[int]) -> None:
+    got = vectorizer.set_params(mix=mix).fit_transform(TEXTS)[1]
     expected = _layers(TEXTS[1]).mean(axis=1)[chosen].ravel()
     np.testing.assert_allclose(got, expected, atol=1e-5)
 
@@ -133,14 +156,6 @@ def test_any_shape_of_texts_will_do(vectorizer: BiLmVectorizer) -> None:
     expected = vectorizer.fit_transform(TEXTS)
     for same in (tuple(TEXTS), np.array(TEXTS), np.array(TEXTS, dtype=object)[:, None]):
         np.testing.assert_array_equal(vectorizer.transform(same), expected)
-
-
-def test_groups_of_texts_change_nothing(
-    vectorizer: BiLmVectorizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = vectorizer.fit_transform(TEXTS)
-    monkeypatch.setattr(pooling, "_GROUP_WORDS", 5)
-    np.testing.assert_allclose(vectorizer.transform(TEXTS), expected, atol=1e-6)
 
 
 def test_no_words_are_zeros_and_long_texts_are_cut(vectorizer: BiLmVectorizer) -> None:
@@ -175,11 +190,10 @@ def test_what_is_no_list_of_texts_is_refused(
     [
         ("model", None, "model is None; it must be the path"),
         ("pooling", "sum", "pooling is 'sum'; it must be one of mean, max, mean_max"),
-        ("state", "carry", "state is 'carry'"),
-        ("layers", "bottom", "layers is 'bottom'"),
-        ("layers", 3, "layers is 3; the model's layers are 0 to 2"),
-        ("layers", [1.0, 2.0], "each of the 3 layers"),
-        ("batch_size", 0, "batch_size is 0; it must be at least 1"),
+        ("mix", "bottom", "mix is 'bottom'; it must be one of average, top, all, layer:0"),
+        ("mix", "layer:3", "mix is 'layer:3'"),
+        ("mix", [1.0, 2.0], "each of the 3 layers"),
+        ("batch_words", 0, "batch_words is 0; it must be a whole number of at least 1"),
         ("max_words", 0, "max_words is 0"),
         ("tokenizer", "sentencepiece", "tokenizer is 'sentencepiece'"),
         ("tokenizer", None, "does not know how its text was tokenised"),
@@ -210,19 +224,19 @@ def test_in_a_pipeline_with_a_search() -> None:
         BiLmVectorizer(MODEL, tokenizer="whitespace"), LogisticRegression(C=1e4, max_iter=500)
     )
     assert cross_val_score(pipeline, texts, labels, cv=3).mean() > 0.9
-    search = GridSearchCV(pipeline, {"bilmvectorizer__layers": ["average", 0]}, cv=2)
+    search = GridSearchCV(pipeline, {"bilmvectorizer__mix": ["average", "layer:0"]}, cv=2)
     assert search.fit(texts, labels).score(texts, labels) > 0.9
 
 
 def coloured_texts(count: int) -> tuple[list[str], list[str]]:
-    """Texts of two classes, told apart by one of their words."""
+    """Texts of two classes, told apart by half of their words."""
     rng = np.random.default_rng(0)
     words = {"warm": ["red", "orange"], "cold": ["blue", "teal"]}
     labels = [("warm", "cold")[i % 2] for i in range(count)]
-    fill = [rng.choice(["house", "door", "window", "roof"], size=3) for _ in labels]
-    texts = [
-        " ".join([*f, rng.choice(words[label])]) for f, label in zip(fill, labels, strict=True)
-    ]
+    texts = []
+    for label in labels:
+        chosen = [*rng.choice(["house", "door", "roof"], 3), *rng.choice(words[label], 3)]
+        texts.append(" ".join(rng.permutation(chosen)))
     return texts, labels
 
 
@@ -230,3 +244,90 @@ def _layers(text: str) -> npt.NDArray[np.float32]:
     return Embedder.from_published(MODEL / "options.json", MODEL / "weights.hdf5").embed(
         [text.split()]
     )[0]
+
+
+@pytest.fixture
+def classifier() -> BiLmClassifier:
+    return BiLmClassifier(
+        MODEL, tokenizer="whitespace", learning_rate=0.05, batch_size=8, epochs=15, patience=15
+    )
+
+
+@pytest.mark.parametrize("mix", ["trainable", "learned", "average", "frozen", "top", "layer:1"])
+def test_every_mix_learns(classifier: BiLmClassifier, mix: str) -> None:
+    texts, labels = coloured_texts(60)
+    classifier.set_params(mix=mix).fit(texts[:40], labels[:40])
+    assert classifier.score(texts[40:], labels[40:]) >= 0.8
+    assert list(classifier.classes_) == ["cold", "warm"]
+    assert classifier.mix_shares_ is not None
+    assert sum(classifier.mix_shares_) == pytest.approx(1.0)
+    assert classifier.n_iter_ == len(classifier.history_.train_loss)
+
+
+def test_probabilities_are_those_of_the_classes(classifier: BiLmClassifier) -> None:
+    texts, labels = coloured_texts(40)
+    probabilities = classifier.fit(texts, labels).predict_proba([*texts, ""])
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+    chosen = classifier.classes_[probabilities.argmax(axis=1)]
+    np.testing.assert_array_equal(classifier.predict([*texts, ""]), chosen)
+
+
+def test_the_penalty_reaches_the_mix(classifier: BiLmClassifier) -> None:
+    texts, labels = coloured_texts(40)
+    classifier.set_params(validation_share=None)
+    free, held = (
+        classifier.set_params(penalty=penalty).fit(texts, labels).mix_shares_
+        for penalty in (0.0, 1.0)
+    )
+    assert free is not None
+    assert held is not None
+    assert np.abs(np.subtract(free, held)).max() > 1e-3
+
+
+def test_the_seed_decides(classifier: BiLmClassifier) -> None:
+    texts, labels = coloured_texts(40)
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    one = classifier.fit(texts, labels).predict_proba(texts)
+    np.testing.assert_array_equal(clone(classifier).fit(texts, labels).predict_proba(texts), one)
+    other = clone(classifier).set_params(random_state=1).fit(texts, labels)
+    assert np.abs(other.predict_proba(texts) - one).max() > 1e-4
+    assert torch.equal(torch.random.get_rng_state(), before)  # the caller's own is left alone
+
+
+def test_a_fitted_copy_predicts_the_same(classifier: BiLmClassifier) -> None:
+    texts, labels = coloured_texts(40)
+    copied = copy.deepcopy(classifier.fit(texts, labels))
+    np.testing.assert_array_equal(copied.predict_proba(texts), classifier.predict_proba(texts))
+
+
+def test_one_text_a_class_is_enough(classifier: BiLmClassifier) -> None:
+    texts, labels = coloured_texts(2)
+    classifier.set_params(dropout=0.0, epochs=80, patience=80).fit(texts, labels)
+    assert classifier.score(texts, labels) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "message"),
+    [
+        ("mix", "sum", "'sum' is no mix"),
+        ("epochs", 0, "epochs"),
+        ("dropout", 1.0, "dropout"),
+        ("penalty", -1.0, "penalty"),
+        ("validation_share", 1.5, "must be in"),
+        ("mix", "layer:7", "the model has 3 layers"),
+    ],
+)
+def test_wrong_parameters_of_the_head_are_told_in_fit(
+    classifier: BiLmClassifier, parameter: str, value: Any, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        classifier.set_params(**{parameter: value}).fit(*coloured_texts(10))
+
+
+def test_a_search_over_the_classifiers_parameters(classifier: BiLmClassifier) -> None:
+    texts, labels = coloured_texts(48)
+    search = GridSearchCV(classifier, {"mix": ["top", "layer:0"], "pooling": ["mean"]}, cv=2)
+    search.fit(texts, labels)
+    assert search.best_score_ > 0.9
+    assert cross_val_score(make_pipeline(search.best_estimator_), texts, labels, cv=2).min() > 0.8
