@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from tqdm import tqdm
 
 from bilm.atomic import write_text
 from bilm.embedder import Embedder
@@ -122,23 +123,33 @@ class TextClassifier:
         """The likeliest class of each text."""
         return [self.classes[i] for i in self.predict_proba(texts).argmax(axis=1)]
 
-    def predict_proba(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """The probability of each class (texts, classes), in the order of `classes`."""
+    def predict_proba(
+        self, texts: Sequence[str], progress: bool | None = False
+    ) -> npt.NDArray[np.float32]:
+        """The probability of each class (texts, classes), in the order of `classes`.
+
+        `progress` shows a bar: True always, None on a terminal only.
+        """
         if isinstance(texts, str):
             raise TypeError("predict takes a list of texts; for one text, pass [text]")
-        parts = list(self._probabilities(texts))
+        parts = list(self._probabilities(texts, progress))
         return np.concatenate(parts) if parts else np.empty((0, len(self.classes)), np.float32)
 
-    def _probabilities(self, texts: Sequence[str]) -> Iterator[npt.NDArray[np.float32]]:
+    def _probabilities(
+        self, texts: Sequence[str], progress: bool | None
+    ) -> Iterator[npt.NDArray[np.float32]]:
         for i, text in enumerate(texts):
             if not text.strip():
                 raise CorpusError(f"text {i + 1} of {len(texts)} is empty")
         about = self.description
         words = tokenize(self._embedder.pretrained, texts, about.tokenized, about.max_words)
-        for window in windows_of(words):
-            layers = embed_texts(self._embedder, window, about.batch_words)
-            source = _Window(layers, self._vectors_of(window), about.head)
-            yield predict_probabilities(self._model, source)
+        disable = None if progress is None else not progress
+        with tqdm(total=len(texts), desc="classifying", unit=" texts", disable=disable) as bar:
+            for window in windows_of(words):
+                layers = embed_texts(self._embedder, window, about.batch_words)
+                source = _Window(layers, self._vectors_of(window), about.head)
+                yield predict_probabilities(self._model, source)
+                bar.update(len(window))
 
     def _vectors_of(self, texts: Sequence[list[str]]) -> list[Table] | None:
         if self._vectors is None:

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     classifier = TextClassifier.from_pretrained(
         arguments.classifier, model=arguments.model, vectors=arguments.vectors
     )
-    _write(arguments.output, classifier.classes, classifier.predict_proba(texts))
+    _write(arguments.output, classifier.classes, classifier.predict_proba(texts, progress=None))
     return 0
 
 

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from bilm.atomic import atomic_directory, write_text
 from bilm.embedder import Embedder
-from bilm.errors import CheckpointError
+from bilm.errors import CheckpointError, CorpusError
 from bilm.pretrained import PretrainedBiLm
 from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
@@ -81,7 +81,11 @@ def model_digest(pretrained: PretrainedBiLm) -> str:
 
 
 def tokenize(
-    pretrained: PretrainedBiLm, texts: Sequence[str], tokenized: bool, max_words: int
+    pretrained: PretrainedBiLm,
+    texts: Sequence[str],
+    tokenized: bool,
+    max_words: int,
+    progress: bool | None = False,
 ) -> list[list[str]]:
     """The words of each text, cut to `max_words`; every text must have one."""
     if tokenized:
@@ -93,11 +97,11 @@ def tokenize(
             "this model does not know how its text was tokenised, so it cannot read raw text; "
             "tokenise the texts, words between spaces, and say --tokenized"
         )
-    result = []
-    for i, text in enumerate(texts):
+    result: list[list[str]] = []
+    for text in tqdm(texts, desc="tokenising", unit=" texts", disable=_disabled(progress)):
         words = split(text)[:max_words]
         if not words:
-            raise CheckpointError(f"text {i + 1} ({text[:60]!r}) has no word")
+            raise CorpusError(f"text {len(result) + 1} ({text[:60]!r}) has no word")
         result.append(words)
     return result
 
@@ -203,7 +207,7 @@ def open_store(
         # Whoever computes words gets the pooled layers with them, for next to nothing.
         kinds: list[Kind] = ["pooled", "words"] if kind == "words" else ["pooled"]
         missing = {k: places[k] for k in kinds if not places[k].exists()}
-        words = tokenize(embedder.pretrained, texts, tokenized, max_words)
+        words = tokenize(embedder.pretrained, texts, tokenized, max_words, progress)
         _write(missing, embedder, words, expected, batch_words, name, progress)
     return Store(places[kind], _read_description(places[kind], expected))
 
@@ -260,7 +264,7 @@ def _write(
                 desc=f"biLM: {name}",
                 unit=" words",
                 unit_scale=True,
-                disable=None if progress is None else not progress,
+                disable=_disabled(progress),
             )
         )
         for window in windows_of(texts):
@@ -329,3 +333,8 @@ def windows_of(texts: Sequence[list[str]]) -> Iterator[Sequence[list[str]]]:
         if count >= _WINDOW_WORDS or end == len(texts) - 1:
             yield texts[start : end + 1]
             start, count = end + 1, 0
+
+
+def _disabled(progress: bool | None) -> bool | None:
+    """What tqdm calls it; None is a bar on a terminal only."""
+    return None if progress is None else not progress

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bilm.embedder import Embedder
-from bilm.errors import CheckpointError
+from bilm.errors import CheckpointError, CorpusError
 from bilm.pretrained import PretrainedBiLm
 from downstream import stores
 from downstream.stores import Kind, Store, model_digest, open_store, tokenize, windows_of
@@ -135,7 +135,7 @@ def test_raw_text_needs_a_tokenizer() -> None:
     assert tokenize(bare, ["a b c"], tokenized=True, max_words=2) == [["a", "b"]]
     with pytest.raises(CheckpointError, match="--tokenized"):
         tokenize(bare, ["a b c"], tokenized=False, max_words=2)
-    with pytest.raises(CheckpointError, match=r"text 2 \(' '\) has no word"):
+    with pytest.raises(CorpusError, match=r"text 2 \(' '\) has no word"):
         tokenize(model, ["a", " "], tokenized=False, max_words=2)
 
 
