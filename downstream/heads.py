@@ -85,7 +85,7 @@ class PooledHead(nn.Module):
 
 
 class AttentionHead(nn.Module):
-    """A learned vector asks every word how much it matters; their weighted mean decides."""
+    """Each word says how much it matters; the weighted mean and the maximum over words decide."""
 
     def __init__(self, input_dim: int, settings: HeadSettings, num_classes: int) -> None:
         super().__init__()

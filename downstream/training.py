@@ -9,8 +9,9 @@ Cost: a pooled head takes a second or so an epoch for 70,000 texts; one that rea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,8 @@ from downstream.mixes import WeightedMix
 from downstream.settings import Settings
 
 _EVALUATION_TEXTS = 256
+_MAX_WARMUP_STEPS = 100
+_MAX_GRADIENT_NORM = 5.0
 _SORTED_BATCHES = 50  # like lengths are put together among so many batches
 
 
@@ -56,36 +59,19 @@ def fit(
     torch.manual_seed(seed)
     history = History()
     steps = math.ceil(len(train) / settings.batch_size)
-    optimizer = _optimizer(model, settings)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, _falling(settings.epochs * steps, min(steps, 100))
-    )
+    step = _stepper(model, settings, steps)
     best: dict[str, Tensor] = {}
     disable = None if progress is None else not progress
     with tqdm(total=settings.epochs * steps, desc=name, unit=" steps", disable=disable) as bar:
         for epoch in range(1, settings.epochs + 1):
-            loss_sum, right = 0.0, 0
-            model.train()
-            for indices in _batches(train.lengths, settings.batch_size, (seed, epoch)):
-                labels = torch.from_numpy(train_labels[indices])
-                scores = model(train.batch(indices))
-                loss = F.cross_entropy(scores, labels)
-                optimizer.zero_grad(set_to_none=True)
-                (loss + model.regularization()).backward()
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
-                optimizer.step()
-                schedule.step()
-                loss_sum += loss.item() * len(indices)
-                right += int((scores.argmax(dim=1) == labels).sum())
-                bar.update()
-            history.train_loss.append(loss_sum / len(train))
-            history.train_accuracy.append(right / len(train))
-            if not math.isfinite(loss_sum):
+            order = _batches(train.lengths, settings.batch_size, (seed, epoch))
+            loss, accuracy = _train_epoch(model, train, train_labels, order, step, bar)
+            if not math.isfinite(loss):
                 raise DivergedError(f"{name}: the loss is not a number; lower --learning-rate")
+            history.train_loss.append(loss)
+            history.train_accuracy.append(accuracy)
             _validate(model, validation, validation_labels, history)
-            accuracies = history.validation_accuracy
-            bar.set_postfix_str(f"validation {accuracies[-1]:.4f}")
-            # Of equal accuracies the lower loss is the better one.
+            bar.set_postfix_str(f"validation {history.validation_accuracy[-1]:.4f}")
             if _is_best(history):
                 history.best_epoch = epoch
                 best = {key: value.detach().clone() for key, value in model.state_dict().items()}
@@ -111,6 +97,28 @@ def predict_probabilities(model: TextModel, source: Source) -> npt.NDArray[np.fl
     return result
 
 
+def _train_epoch(
+    model: TextModel,
+    source: Source,
+    labels: Ids,
+    order: Iterable[Ids],
+    step: Callable[[Tensor], None],
+    bar: Any,
+) -> tuple[float, float]:
+    """One pass over the texts; the mean loss (without the penalty) and the accuracy on the way."""
+    model.train()
+    loss_sum, right = 0.0, 0
+    for indices in order:
+        wanted = torch.from_numpy(labels[indices])
+        scores = model(source.batch(indices))
+        loss = F.cross_entropy(scores, wanted)
+        step(loss + model.regularization())
+        loss_sum += loss.item() * len(indices)
+        right += int((scores.argmax(dim=1) == wanted).sum())
+        bar.update()
+    return loss_sum / len(source), right / len(source)
+
+
 def _validate(model: TextModel, source: Source, labels: Ids, history: History) -> None:
     probabilities = predict_probabilities(model, source)
     chosen = probabilities[np.arange(len(labels)), labels]
@@ -120,14 +128,18 @@ def _validate(model: TextModel, source: Source, labels: Ids, history: History) -
 
 
 def _is_best(history: History) -> bool:
+    """Whether the last epoch is; of equal accuracies the lower loss is the better one."""
     figures = list(
         zip(history.validation_accuracy, (-x for x in history.validation_loss), strict=True)
     )
     return all(figures[-1] > figure for figure in figures[:-1])
 
 
-def _optimizer(model: TextModel, settings: Settings) -> torch.optim.Optimizer:
-    """The head decays; the weights and gamma of a mix do not, and learn at a rate of their own."""
+def _stepper(model: TextModel, settings: Settings, steps: int) -> Callable[[Tensor], None]:
+    """What a loss does to the weights, `steps` times an epoch.
+
+    The head decays; the weights and gamma of a mix do not, and learn at a rate of their own.
+    """
     weighted = [mix for mix in model.mixes.values() if isinstance(mix, WeightedMix)]
     scalars = [p for mix in weighted for p in mix.parameters() if p.requires_grad]
     scalar_ids = {id(p) for p in scalars}
@@ -136,7 +148,19 @@ def _optimizer(model: TextModel, settings: Settings) -> torch.optim.Optimizer:
         {"params": others, "weight_decay": settings.train.weight_decay},
         {"params": scalars, "weight_decay": 0.0, "lr": settings.mix.learning_rate},
     ]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=settings.learning_rate)
+    optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=settings.learning_rate)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, _falling(settings.epochs * steps, min(steps, _MAX_WARMUP_STEPS))
+    )
+
+    def step(loss: Tensor) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), _MAX_GRADIENT_NORM)
+        optimizer.step()
+        schedule.step()
+
+    return step
 
 
 def _falling(total: int, warmup: int) -> Callable[[int], float]:
