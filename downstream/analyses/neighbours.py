@@ -287,7 +287,6 @@ def plot_occurrences(
 ) -> Any:
     """The occurrences in the plane of their first two principal components, by layer."""
     import numpy as np
-    from sklearn.decomposition import PCA
 
     from downstream.pages import new_figure
 
@@ -296,11 +295,7 @@ def plot_occurrences(
     coloured = [label for label, _ in counts.most_common(_MAX_LABELS)]
     labels = np.array([coloured.index(o.label) if o.label in coloured else -1 for o in found])
     for layer, (axis, rows) in enumerate(zip(axes, vectors, strict=True)):
-        components = min(2, *rows.shape)
-        plane = PCA(components, random_state=0)
-        points = plane.fit_transform(rows - rows.mean(axis=0))
-        points = np.pad(points, ((0, 0), (0, 2 - components)))
-        told = np.nan_to_num(plane.explained_variance_ratio_, nan=0.0).sum()
+        points, told = _plane(rows)
         for i in sorted(set(labels.tolist())):  # the frequent below the rare
             rest = i < 0
             name = "other" if rest else coloured[i]
@@ -325,6 +320,19 @@ def plot_occurrences(
         axes[-1].legend(by_name.values(), by_name, title="label", fontsize="small", loc="best")
     figure.suptitle(f"“{word}” in {len(found):,} sentences", fontsize="large")
     return figure
+
+
+def _plane(rows: Floats) -> tuple[Floats, float]:
+    """Two dimensions (rows, 2), and the share of the variance that they tell."""
+    import numpy as np
+    from sklearn.decomposition import PCA
+
+    points = np.zeros((len(rows), 2), dtype=np.float32)
+    if np.ptp(rows, axis=0).max() < 1e-5:  # all alike
+        return points, 0.0
+    pca = PCA(min(2, *rows.shape), random_state=0)
+    points[:, : pca.n_components] = pca.fit_transform(rows)
+    return points, float(pca.explained_variance_ratio_.sum())
 
 
 def _sentences(arguments: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
