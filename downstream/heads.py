@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from downstream.dropout import Dropout
 from downstream.features import Batch, poolings_of
 from downstream.mixes import Mix, make_mix
 from downstream.settings import HeadSettings, MixSettings
@@ -141,9 +142,9 @@ def masked_mean(words: Tensor, mask: Tensor) -> Tensor:
 
 
 def _classifier(input_dim: int, settings: HeadSettings, num_classes: int) -> nn.Sequential:
-    parts: list[nn.Module] = [nn.Dropout(settings.dropout)]
+    parts: list[nn.Module] = [Dropout(settings.dropout)]
     if settings.hidden_dim:
         parts += [nn.Linear(input_dim, settings.hidden_dim), nn.ReLU()]
-        parts += [nn.Dropout(settings.dropout)]
+        parts += [Dropout(settings.dropout)]
     parts.append(nn.Linear(settings.hidden_dim or input_dim, num_classes))
     return nn.Sequential(*parts)

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from bilm.errors import ConfigError
 from bilm.scalar_mix import ScalarMix
+from downstream.dropout import Dropout
 from downstream.settings import MixSettings
 
 
@@ -42,15 +43,18 @@ class Mix(nn.Module):
 class WeightedMix(Mix):
     """A `ScalarMix` of some of the layers, by their places."""
 
-    def __init__(self, num_layers: int, dim: int, layers: Sequence[int], mix: ScalarMix) -> None:
+    def __init__(
+        self, num_layers: int, dim: int, layers: Sequence[int], mix: ScalarMix, dropout: float
+    ) -> None:
         super().__init__()
         self.out_dim = dim
         self._num_layers = num_layers
         self._layers = list(layers)
         self.mix = mix
+        self.dropout = Dropout(dropout, per_text=True)
 
     def forward(self, layers: Tensor, mask: Tensor | None) -> Tensor:
-        mixed: Tensor = self.mix([layers[i] for i in self._layers], mask)
+        mixed: Tensor = self.dropout(self.mix([layers[i] for i in self._layers], mask))
         return mixed
 
     def regularization(self) -> Tensor:
@@ -95,7 +99,7 @@ class LearnedMix(Mix):
         width = num_poolings * num_layers * dim
         self.standardise = nn.BatchNorm1d(width, affine=False) if num_poolings else None
         self.hidden = nn.Linear(num_layers * dim, out_dim)
-        self._dropout = dropout
+        self.dropout = Dropout(dropout, per_text=True)
 
     def forward(self, layers: Tensor, mask: Tensor | None) -> Tensor:
         parts = [layer if self._norm is None else self._norm([layer], mask) for layer in layers]
@@ -105,7 +109,8 @@ class LearnedMix(Mix):
         hidden = F.relu(self.hidden(joined))
         if mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0.0)
-        return F.dropout(hidden, self._dropout, self.training)
+        dropped: Tensor = self.dropout(hidden)
+        return dropped
 
     def shares(self) -> list[float]:
         parts = self.hidden.weight.detach().chunk(self._num_layers, dim=1)
@@ -147,10 +152,9 @@ def make_mix(
         initial_weights=weights,
         initial_gamma=settings.gamma,
         layer_norm=settings.layer_norm,
-        dropout=settings.dropout,
         penalty=settings.penalty if kind == "trainable" else 0.0,
     )
-    return WeightedMix(num_layers, dim, layers, mix)
+    return WeightedMix(num_layers, dim, layers, mix, settings.dropout)
 
 
 def frozen_weights(settings: MixSettings, num_layers: int, seed: int) -> list[float]:

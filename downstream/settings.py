@@ -77,7 +77,9 @@ class MixSettings(Section):
     layer_norm: bool = Field(
         False, description="bring each layer to mean 0 and variance 1 over the batch"
     )
-    dropout: Share = Field(0.1, description="share of the mixed vector set to zero in training")
+    dropout: Share = Field(
+        0.1, description="share of a text's mixed vectors set to zero in training"
+    )
     dim: PositiveInt | None = Field(
         None, description="width that the learned mix gives (default: that of a layer)"
     )

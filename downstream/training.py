@@ -148,7 +148,9 @@ def _stepper(model: TextModel, settings: Settings, steps: int) -> Callable[[Tens
         {"params": others, "weight_decay": settings.train.weight_decay},
         {"params": scalars, "weight_decay": 0.0, "lr": settings.mix.learning_rate},
     ]
-    optimizer = torch.optim.AdamW([g for g in groups if g["params"]], lr=settings.learning_rate)
+    optimizer = torch.optim.AdamW(
+        [group for group in groups if group["params"]], lr=settings.learning_rate, fused=True
+    )
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, _falling(settings.epochs * steps, min(steps, _MAX_WARMUP_STEPS))
     )
