@@ -7,7 +7,7 @@ that it was made of, and of its own files; one that does not match is refused.
 
 Cost: one pass of the biLM. On disk, per text of n words, 8 x layers x dim bytes pooled and
 2 x n x layers x dim for words (0.44 and 5 GB for 71,710 texts of 45 words at 3 layers of 256). In
-memory, one window of texts while writing; while reading, at most `_RESIDENT_BYTES` of the map.
+memory, one window of texts while writing; while reading, some hundreds of megabytes of the map.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ POOLINGS = ("mean", "max")
 _FORMAT = "bilm-representations"
 _DTYPES: dict[Kind, np.dtype[Any]] = {"pooled": np.dtype("<f4"), "words": np.dtype("<f2")}
 _WINDOW_WORDS = 1 << 16
-_RESIDENT_BYTES = 1 << 30
+# Mapping a page brings its neighbours along, so several times this may be resident.
+_RESIDENT_BYTES = 1 << 27
 _MAX_TYPES_BYTES = 1 << 30
 
 
@@ -123,7 +124,7 @@ def pool(layers: Layers) -> Layers:
 
 
 class MappedRows:
-    """Rows of a memory-mapped file; what has been read is let go after every gibibyte."""
+    """Rows of a memory-mapped file; what has been read is let go after every 128 MiB."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         self.shape = shape
