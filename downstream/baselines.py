@@ -56,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = read_settings(arguments)
     names = chosen_names(arguments.which, settings)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("gensim").setLevel(logging.WARNING)  # it tells of every second
     share_cores()
     sys.stdout.write(run_baselines(settings, names, arguments.progress))
     return 0

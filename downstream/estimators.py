@@ -30,11 +30,12 @@ from bilm.embedder import Embedder
 from bilm.errors import CorpusError
 from bilm.sections import parse_section
 from bilm.tokenizers import NAMES, Tokenizer, load_tokenizer
+from downstream.batch_sizes import batch_size_for
 from downstream.features import Ids, Source, Subset, poolings_of
 from downstream.heads import TextModel
 from downstream.loaded_models import embedder_at
 from downstream.pooling import PooledTexts, pooled_layers
-from downstream.settings import POOLED_HEADS, Settings
+from downstream.settings import DEFAULT_BATCH_SIZE, POOLED_HEADS, Settings
 from downstream.stores import Layers
 from downstream.texts import split_validation
 from downstream.training import fit, predict_probabilities
@@ -166,7 +167,7 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         penalty: the lambda of `lambda * ||w||^2` on the weights of a trainable mix.
         epochs: at most.
         learning_rate: the highest; it falls to 0 at the last epoch.
-        batch_size: texts a step.
+        batch_size: texts a step; by default 256, or fewer where the texts are few.
         dropout: share of the text's vector set to zero in training.
         weight_decay: of the head.
         hidden_dim: width of a hidden layer before the classes; 0 for none.
@@ -191,7 +192,7 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         penalty: float = 1e-3,
         epochs: int = 20,
         learning_rate: float = 1e-3,
-        batch_size: int = 256,
+        batch_size: int | None = None,
         dropout: float = 0.3,
         weight_decay: float = 0.01,
         hidden_dim: int = 0,
@@ -225,9 +226,9 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         labels = self._check_labels(y, texts)
         embedder = self._check_reading()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        settings = self._settings(seed)
-        source = PooledTexts(self._read(texts, embedder), self.pooling)
         train, validation = self._split(labels, seed)
+        settings = self._settings(seed, len(train))
+        source = PooledTexts(self._read(texts, embedder), self.pooling)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.head_ = TextModel(
@@ -290,8 +291,11 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         except CorpusError:  # no class has two texts
             return everything, everything
 
-    def _settings(self, seed: int) -> Settings:
+    def _settings(self, seed: int, num_texts: int) -> Settings:
         """The parameters as the settings that training reads, checked as strictly."""
+        batch_size = self.batch_size
+        if batch_size is None:
+            batch_size = batch_size_for(num_texts, DEFAULT_BATCH_SIZE["pooled"])
         unused = "-"  # a head alone is trained here: files and places do not concern it
         tree = {
             "model": unused,
@@ -307,7 +311,7 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
                 "seed": seed,
                 "epochs": self.epochs,
                 "patience": self.patience,
-                "batch_size": self.batch_size,
+                "batch_size": batch_size,
                 "learning_rate": self.learning_rate,
                 "weight_decay": self.weight_decay,
             },

@@ -171,7 +171,8 @@ def find_occurrences(
         if wanted not in text.lower():
             continue
         words = tuple(tokenizer.tokenize(text))
-        places = [i for i, other in enumerate(words) if other.lower() == wanted]
+        # A piece of sentencepiece that begins a word has a mark before it.
+        places = [i for i, other in enumerate(words) if other.lower().lstrip("▁") == wanted]
         if places and words not in seen:
             seen.add(words)
             found.append(Occurrence(words, places[0], label))

@@ -53,10 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--max-words",
         type=int,
         default=50_000,
-        help="words to read of each file at most, whole sentences (default: 50000)",
+        help="words of each file at most, in sentences drawn by the seed (default: 50000)",
     )
+    parser.add_argument("--seed", type=int, default=0, help="draws the sentences (default: 0)")
     parser.add_argument(
-        "--strength", type=float, default=1.0, help="C of the logistic regression (default: 1)"
+        "--strength",
+        type=float,
+        default=1.0,
+        help="C of the logistic regression, per 10,000 words (default: 1)",
     )
     parser.add_argument(
         "--progress",
@@ -64,6 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="bars on stderr (default: if it is a terminal)",
     )
     arguments = parser.parse_args(argv)
+    if arguments.seed < 0:
+        raise ConfigError(f"--seed is {arguments.seed}; it must not be negative")
     for flag in ("max_words", "strength"):
         if getattr(arguments, flag) <= 0:
             name = "--" + flag.replace("_", "-")
@@ -85,8 +91,10 @@ def probe(arguments: argparse.Namespace) -> str:
     from downstream.scores import score
 
     check_free(arguments.output, FORMAT, arguments.overwrite)
-    train = read_words(arguments.train, arguments.tags, arguments.max_words)
-    test = read_words(arguments.test, arguments.tags, arguments.max_words)
+    train, test = (
+        read_words(path, arguments.tags, arguments.max_words, arguments.seed)
+        for path in (arguments.train, arguments.test)
+    )
     tags = tuple(sorted({tag for part in (train, test) for s in part for tag in s.tags}))
     ids = {tag: i for i, tag in enumerate(tags)}
     truth = np.array([ids[tag] for sentence in test for tag in sentence.tags])
@@ -115,6 +123,7 @@ def probe(arguments: argparse.Namespace) -> str:
         "words": {"train": len(labels), "test": len(truth)},
         "tags": list(tags),
         "strength": arguments.strength,
+        "seed": arguments.seed,
         "scores": {name: of_name.as_json() for name, of_name in scores.items()},
     }
     pictures = {"probe.png": plot_probe(scores, tags)}
@@ -122,18 +131,24 @@ def probe(arguments: argparse.Namespace) -> str:
     return f"{table}\n\npicture: {arguments.output / 'probe.png'}\n"
 
 
-def read_words(path: Path, column: str, max_words: int) -> list[TaggedSentence]:
-    """The first sentences of a file, `max_words` words in all at most."""
-    sentences: list[TaggedSentence] = []
-    count = 0
-    for sentence in read_conllu(path, column):
-        count += len(sentence.words)
-        if sentences and count > max_words:
-            break
-        sentences.append(sentence)
-    if not sentences:
+def read_words(path: Path, column: str, max_words: int, seed: int) -> list[TaggedSentence]:
+    """Whole sentences of a file, drawn by the seed, `max_words` words in all at most.
+
+    Treebanks stand in order of their sources, so that the first sentences would be of one kind.
+    """
+    import numpy as np
+
+    every = list(read_conllu(path, column))
+    if not every:
         raise CorpusError(f"{path} has no sentences; a CoNLL-U file is expected")
-    return sentences
+    drawn: list[int] = []
+    count = 0
+    for i in np.random.default_rng(seed).permutation(len(every)).tolist():
+        count += len(every[i].words)
+        if drawn and count > max_words:
+            break
+        drawn.append(i)
+    return [every[i] for i in sorted(drawn)]
 
 
 def most_frequent_tags(
@@ -181,8 +196,9 @@ def _fit(
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(train)
+    # scikit-learn's loss is a sum over words: C is scaled, so that their number changes nothing.
     # Few steps suffice: the probe's accuracy is settled long before its loss.
-    model = LogisticRegression(C=strength / len(labels) * 1e4, max_iter=150, tol=1e-3)
+    model = LogisticRegression(C=strength * 10_000 / len(labels), max_iter=150, tol=1e-3)
     model.fit(scaler.transform(train), labels)
     predicted: npt.NDArray[np.int64] = model.predict(scaler.transform(test))
     return predicted

@@ -3,7 +3,8 @@
 Takes the flags of `python -m downstream.classify`. The head is trained on 1, 3, 10, 30 and 100 % of
 the training texts (and stopped by as large a share of the validation texts) beside TF-IDF with
 logistic regression and, with `--vectors`, the mean of word vectors. One test set, several seeds;
-a seed draws the texts, and a larger share holds the smaller ones.
+a seed draws the texts, and a larger share holds the smaller ones. Where texts are few, so are those
+of a batch, unless `--batch-size` says otherwise.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilm.errors import ConfigError, run_command
 from downstream.analyses.heads import parse, with_section
+from downstream.batch_sizes import batch_size_for
 from downstream.settings import Settings
 
 if TYPE_CHECKING:
@@ -132,7 +134,10 @@ def _accuracies(
     vectors = settings.head.vectors
     alone = with_section(settings, "head", vectors=None)
     alone = with_section(alone, "mix", kinds=settings.mix.kinds[:1])
-    alone = with_section(alone, "train", seed=seed, num_seeds=1)
+    batch_size = settings.train.batch_size or batch_size_for(
+        len(part.labels["train"]), settings.batch_size
+    )
+    alone = with_section(alone, "train", seed=seed, num_seeds=1, batch_size=batch_size)
     (outcome,) = run(alone, part, Path(settings.model), progress).outcomes
     data = texts_of(part)
     result = {

@@ -82,7 +82,7 @@ class ClassifierOnNumbers(_OnNumbers, BiLmClassifier):
     pass
 
 
-# The checks that cannot hold for texts, and why. docs/baselines.md repeats them.
+# The checks that cannot hold for texts, and why. docs/estimators.md repeats them.
 EXPECTED_FAILED_CHECKS = {
     "check_complex_data": "numbers of any kind are refused as numbers: 'text 0 is (0.3+0.1j)'",
     "check_estimators_empty_data_messages": "a text has no columns, so there cannot be none",
@@ -331,3 +331,12 @@ def test_a_search_over_the_classifiers_parameters(classifier: BiLmClassifier) ->
     search.fit(texts, labels)
     assert search.best_score_ > 0.9
     assert cross_val_score(make_pipeline(search.best_estimator_), texts, labels, cv=2).min() > 0.8
+
+
+def test_few_texts_have_small_batches_unless_told_otherwise(classifier: BiLmClassifier) -> None:
+    texts, labels = coloured_texts(48)
+    told = classifier.set_params(batch_size=256).fit(texts, labels)
+    small = clone(classifier).set_params(batch_size=None).fit(texts, labels)
+    same = clone(classifier).set_params(batch_size=8).fit(texts, labels)
+    np.testing.assert_array_equal(small.predict_proba(texts), same.predict_proba(texts))
+    assert np.abs(small.predict_proba(texts) - told.predict_proba(texts)).max() > 1e-3

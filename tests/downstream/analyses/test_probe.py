@@ -60,11 +60,26 @@ def test_context_is_in_the_lstms_and_not_in_the_words(
 
 
 def test_vectors_are_those_of_the_embedder(place: Path) -> None:
-    sentences = read_words(place / "train.conllu", "upos", 10)
+    sentences = read_words(place / "train.conllu", "upos", 10, seed=0)
     assert sum(len(sentence.words) for sentence in sentences) == 9  # whole sentences only
     model = embedder(place)
     expected = np.concatenate(model.embed([s.words for s in sentences]), axis=1)
     np.testing.assert_allclose(word_vectors(model, sentences, True), expected, atol=1e-6)
+
+
+def test_sentences_are_drawn_from_the_whole_file(tmp_path: Path) -> None:
+    rows = [f"1\tw{i}\t_\tX" + "\t_" * 6 + "\n\n" for i in range(300)]
+    (tmp_path / "a.conllu").write_text("".join(rows), encoding="utf-8")
+    drawn, same, other, every = (
+        [int(s.words[0][1:]) for s in read_words(tmp_path / "a.conllu", "upos", count, seed)]
+        for count, seed in ((30, 1), (30, 1), (30, 2), (300, 1))
+    )
+    assert drawn == same == sorted(drawn)
+    assert drawn != other
+    assert len(drawn) == 30
+    assert min(drawn) < 100
+    assert max(drawn) > 200
+    assert every == list(range(300))
 
 
 def test_a_new_word_gets_the_most_frequent_tag() -> None:
@@ -77,6 +92,7 @@ def test_a_new_word_gets_the_most_frequent_tag() -> None:
     ("more", "message"),
     [
         (["--max-words", "0"], "--max-words is 0"),
+        (["--seed", "-1"], "--seed is -1"),
         (["--strength", "-1"], "--strength is -1"),
         (["--train", "nowhere.conllu"], "there is no file"),
     ],
