@@ -143,8 +143,8 @@ def masked_mean(words: Tensor, mask: Tensor) -> Tensor:
 
 def _classifier(input_dim: int, settings: HeadSettings, num_classes: int) -> nn.Sequential:
     parts: list[nn.Module] = [Dropout(settings.dropout)]
-    if settings.hidden_dim:
-        parts += [nn.Linear(input_dim, settings.hidden_dim), nn.ReLU()]
+    if settings.hidden:
+        parts += [nn.Linear(input_dim, settings.hidden), nn.ReLU()]
         parts += [Dropout(settings.dropout)]
-    parts.append(nn.Linear(settings.hidden_dim or input_dim, num_classes))
+    parts.append(nn.Linear(settings.hidden or input_dim, num_classes))
     return nn.Sequential(*parts)

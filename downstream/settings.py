@@ -28,10 +28,11 @@ _MIX = re.compile(r"trainable|frozen|learned|average|top|none|layer:\d{1,3}")
 Head = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
 POOLED_HEADS = ("mean", "max", "mean_max")
 RECURRENT_HEADS = ("bilstm", "gru")
-# Found by trying on AG News: see docs/downstream.md.
-DEFAULT_LEARNING_RATE = {"pooled": 1e-3, "words": 1e-3}
-DEFAULT_BATCH_SIZE = {"pooled": 256, "words": 64}
-DEFAULT_EPOCHS = {"pooled": 20, "words": 6}
+# Found by trying on AG News.
+DEFAULT_LEARNING_RATE = {"pooled": 3e-3, "words": 1e-3}
+DEFAULT_BATCH_SIZE = {"pooled": 512, "words": 64}
+DEFAULT_HIDDEN_DIM = {"pooled": 256, "words": 0}
+DEFAULT_EPOCHS = {"pooled": 12, "words": 6}
 
 
 class DataSettings(Section):
@@ -104,8 +105,10 @@ class HeadSettings(Section):
     kind: Head = Field(
         "mean_max", description="pooling (mean, max, mean_max, attention) or encoder (bilstm, gru)"
     )
-    hidden_dim: Annotated[int, Field(ge=0)] = Field(
-        0, description="width of a hidden layer before the classes; 0 for none"
+    hidden_dim: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="width of a hidden layer before the classes; 0 for none (default: 256 for "
+        "pooled heads, none for the others)",
     )
     encoder_dim: PositiveInt = Field(128, description="units of bilstm and gru, each direction")
     dropout: Share = Field(0.3, description="share of the text's vector set to zero in training")
@@ -119,6 +122,11 @@ class HeadSettings(Section):
         "input",
         description="where the mix enters bilstm and gru; both have a mix of their own",
     )
+
+    @property
+    def hidden(self) -> int:
+        """Width of the hidden layer, by the user or for this kind of head."""
+        return DEFAULT_HIDDEN_DIM[self.mode] if self.hidden_dim is None else self.hidden_dim
 
     @property
     def mode(self) -> Literal["pooled", "words"]:
@@ -147,16 +155,16 @@ class TrainingSettings(Section):
         1, description="heads trained per mix, from as many seeds; the mean and spread are reported"
     )
     epochs: PositiveInt | None = Field(
-        None, description="at most (default: 20 for pooled heads, 6 for the others)"
+        None, description="at most (default: 12 for pooled heads, 6 for the others)"
     )
     patience: PositiveInt = Field(
         4, description="stop after so many epochs without a better validation accuracy"
     )
     batch_size: Annotated[int, Field(ge=2)] | None = Field(
-        None, description="texts a step (default: 256 for pooled heads, 64 for the others)"
+        None, description="texts a step (default: 512 for pooled heads, 64 for the others)"
     )
     learning_rate: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="the highest; it falls to 0 at the last epoch (default: 0.001)"
+        None, description="the highest; it falls to 0 (default: 0.003 for pooled heads, 0.001 else)"
     )
     weight_decay: Annotated[float, Field(ge=0)] = Field(
         0.01, description="of AdamW, on the head alone"

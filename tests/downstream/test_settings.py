@@ -27,8 +27,11 @@ def test_flags_alone() -> None:
     assert found.mix.kinds == ("trainable", "top", "layer:1")
     assert found.data.text_columns == ("2", "3")
     assert found.cache_dir == Path("out/representations")
-    assert (found.batch_size, found.epochs) == (256, 20)
+    assert (found.batch_size, found.epochs) == (512, 12)
     assert settings(*NEEDED, "--head", "gru").batch_size == 64
+    assert found.head.hidden == 256
+    assert settings(*NEEDED, "--hidden-dim", "0").head.hidden == 0
+    assert settings(*NEEDED, "--head", "gru").head.hidden == 0
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
