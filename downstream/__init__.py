@@ -1,1 +1,28 @@
-"""Frozen biLM representations, mixed and put to work on tasks."""
+"""Frozen biLM representations, mixed and put to work on tasks.
+
+Public names are looked up on first use, so that commands answer `--help` at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from downstream.classifier import TextClassifier as TextClassifier
+    from downstream.texts import LabelledTexts as LabelledTexts
+    from downstream.texts import read_labelled as read_labelled
+
+_HOMES = {
+    "LabelledTexts": "downstream.texts",
+    "TextClassifier": "downstream.classifier",
+    "read_labelled": "downstream.texts",
+}
+
+__all__ = ["LabelledTexts", "TextClassifier", "read_labelled"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'downstream' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,1 @@
+"""Questions put to a trained biLM, each one command that leaves figures, a page and a picture."""

@@ -1,0 +1,92 @@
+"""What the analyses of heads share: the flags of `downstream.classify`, and figures over seeds."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bilm.cores import share_cores
+from downstream.settings import Settings, add_flags, read_settings
+
+if TYPE_CHECKING:
+    from downstream.experiment import Outcome
+
+DEFAULT_SEEDS = 3
+
+
+def parse(
+    name: str,
+    description: str | None,
+    argv: Sequence[str] | None,
+    add_own: Callable[[argparse.ArgumentParser], object] | None = None,
+) -> tuple[Settings, argparse.Namespace]:
+    """Settings as `downstream.classify` has them, with three seeds unless told otherwise."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m downstream.analyses.{name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if add_own is not None:
+        add_own(parser)
+    add_flags(parser)
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="bars on stderr (default: if it is a terminal)",
+    )
+    arguments = parser.parse_args(argv)
+    settings = read_settings(arguments)
+    if "num_seeds" not in settings.train.model_fields_set:
+        settings = with_section(settings, "train", num_seeds=DEFAULT_SEEDS)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    share_cores()
+    return settings, arguments
+
+
+def with_section(settings: Settings, section: str, **changes: Any) -> Settings:
+    """The settings with some values of one section changed."""
+    changed = getattr(settings, section).model_copy(update=changes)
+    return settings.model_copy(update={section: changed})
+
+
+def figures_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Mean and spread over seeds of what matters, for a JSON file."""
+    from downstream.experiment import spread_of
+
+    result: dict[str, Any] = {"seeds": [outcome.seed for outcome in outcomes]}
+    for split in ("validation", "test"):
+        mean, std = spread_of(list(outcomes), split, "accuracy")
+        values = [outcome.scores[split].accuracy for outcome in outcomes]
+        result[split] = {"mean": mean, "std": std, "values": values}
+    shares = [outcome.shares["input"] for outcome in outcomes if "input" in outcome.shares]
+    gammas = [outcome.gammas["input"] for outcome in outcomes if "input" in outcome.gammas]
+    result["shares"] = _column_means(shares)
+    result["shares_std"] = _column_stds(shares)
+    result["gamma"] = sum(gammas) / len(gammas) if gammas else None
+    return result
+
+
+def accuracy_cells(figures: dict[str, Any]) -> list[str]:
+    """Validation and test accuracy with their spread, for a table."""
+    from downstream.pages import percent
+
+    splits = [figures[split] for split in ("validation", "test")]
+    return [percent(split["mean"], split["std"]) for split in splits]
+
+
+def _column_means(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+
+
+def _column_stds(rows: Sequence[Sequence[float]]) -> list[float]:
+    from downstream.scores import mean_and_spread
+
+    return [mean_and_spread(column)[1] for column in zip(*rows, strict=True)]
+
+
+def layer_name(layer: int) -> str:
+    """How a layer is called in pictures and pages."""
+    return "layer 0 (words alone)" if layer == 0 else f"layer {layer}"

@@ -1,0 +1,84 @@
+"""Classify a file of texts: `python -m downstream.predict --classifier DIR --input F --output P`.
+
+The output, .csv or .jsonl, has one row per text in the order of the input: the class, its
+probability, and the probability of each class.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from bilm.atomic import atomic_file
+from bilm.cores import share_cores
+from bilm.errors import ConfigError, run_command
+from downstream.texts import Format, read_texts
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m downstream.predict",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--classifier", type=Path, required=True, help="a report of downstream.classify")
+    add("--input", type=Path, required=True, help=".csv, .tsv, .jsonl or .txt, plain or .gz")
+    add("--output", type=Path, required=True, help="predictions, .csv or .jsonl")
+    add(
+        "--text-columns",
+        default="text",
+        help="names in the header, or numbers from 1, separated by commas (default: %(default)s)",
+    )
+    add("--format", choices=get_args(Format), help="of the input (default: by its extension)")
+    add("--header", action=argparse.BooleanOptionalAction, help="whether the input has one")
+    add("--model", type=Path, help="where the biLM is now (default: where it was)")
+    add("--vectors", type=Path, help="where the word vectors are now, likewise")
+    arguments = parser.parse_args(argv)
+    if arguments.output.suffix not in (".csv", ".jsonl"):
+        raise ConfigError(f"--output {arguments.output}: its name must end in .csv or .jsonl")
+    texts = read_texts(
+        arguments.input,
+        text_columns=arguments.text_columns.split(","),
+        file_format=arguments.format,
+        header=arguments.header,
+    )
+    share_cores()
+    from downstream.classifier import TextClassifier
+
+    classifier = TextClassifier.from_pretrained(
+        arguments.classifier, model=arguments.model, vectors=arguments.vectors
+    )
+    _write(arguments.output, classifier.classes, classifier.predict_proba(texts, progress=None))
+    return 0
+
+
+def _write(path: Path, classes: Sequence[str], probabilities: npt.NDArray[np.float32]) -> None:
+    with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file) if path.suffix == ".csv" else None
+        if table is not None:
+            table.writerow(["label", "probability", *(f"p({name})" for name in classes)])
+        for row in probabilities:
+            label, shown = classes[int(row.argmax())], [round(float(p), 6) for p in row]
+            if table is not None:
+                table.writerow([label, max(shown), *shown])
+            else:
+                record = {
+                    "label": label,
+                    "probability": max(shown),
+                    "probabilities": dict(zip(classes, shown, strict=True)),
+                }
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    run_command(main)

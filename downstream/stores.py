@@ -1,0 +1,341 @@
+"""Representations of texts, computed once by a frozen biLM and kept in a memory-mapped directory.
+
+Two kinds: `pooled` keeps the mean and the maximum over a text's words of every layer, in float32
+(what heads of plain pooling need); `words` keeps every layer of every word, in float16. Both keep
+the words themselves, for word vectors. A store records the digests of the model and of the texts
+that it was made of, and of its own files; one that does not match is refused.
+
+Cost: one pass of the biLM. On disk, per text of n words, 8 x layers x dim bytes pooled and
+2 x n x layers x dim for words (0.44 and 5 GB for 71,710 texts of 45 words at 3 layers of 256). In
+memory, one window of texts while writing; while reading, some hundreds of megabytes of the map.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from tqdm import tqdm
+
+from bilm.atomic import atomic_directory, write_text
+from bilm.embedder import Embedder
+from bilm.errors import CheckpointError, CorpusError
+from bilm.pretrained import PretrainedBiLm
+from bilm.sections import Section, parse_section
+from bilm.strict_json import read_json
+from downstream.texts import digest_of
+
+logger = logging.getLogger(__name__)
+
+Kind = Literal["pooled", "words"]
+Layers = npt.NDArray[np.float32]  # (words, layers, dim)
+POOLINGS = ("mean", "max")
+_FORMAT = "bilm-representations"
+_DTYPES: dict[Kind, np.dtype[Any]] = {"pooled": np.dtype("<f4"), "words": np.dtype("<f2")}
+_WINDOW_WORDS = 1 << 16
+# Mapping a page brings its neighbours along, so several times this may be resident.
+_RESIDENT_BYTES = 1 << 27
+_MAX_TYPES_BYTES = 1 << 30
+
+
+class _Description(Section):
+    """What store.json holds."""
+
+    format: Literal["bilm-representations"]
+    version: Literal[1]
+    kind: Kind
+    model: str
+    texts: str
+    tokenized: bool
+    max_words: int
+    num_texts: int
+    num_words: int
+    num_layers: int
+    dim: int
+    files: dict[str, str]
+
+
+def model_digest(pretrained: PretrainedBiLm) -> str:
+    """A sha256 of all that decides representations: shape, weights and tokeniser, no softmax."""
+    config = pretrained.model.config.model_dump(mode="json", exclude={"softmax", "dropout"})
+    tokenizer = pretrained.tokenizer
+    described = tokenizer.describe() if tokenizer is not None else None
+    digest = hashlib.sha256(json.dumps([config, described], sort_keys=True).encode())
+    pieces = getattr(tokenizer, "model_file", None)
+    if pieces is not None:
+        digest.update(Path(pieces).read_bytes())
+    if pretrained.model.config.characters is None and pretrained.vocabulary is not None:
+        digest.update("\n".join(pretrained.vocabulary.words).encode())
+    for name, parameter in sorted(pretrained.model.named_parameters()):
+        if not name.startswith("softmax"):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(parameter.detach().cpu().numpy()).data)
+    return digest.hexdigest()
+
+
+def tokenize(
+    pretrained: PretrainedBiLm,
+    texts: Sequence[str],
+    tokenized: bool,
+    max_words: int,
+    progress: bool | None = False,
+) -> list[list[str]]:
+    """The words of each text, cut to `max_words`; every text must have one."""
+    if tokenized:
+        split: Callable[[str], list[str]] = str.split
+    elif pretrained.tokenizer is not None:
+        split = pretrained.tokenizer.tokenize
+    else:
+        raise CheckpointError(
+            "this model does not know how its text was tokenised, so it cannot read raw text; "
+            "tokenise the texts, words between spaces, and say --tokenized"
+        )
+    result: list[list[str]] = []
+    for text in tqdm(texts, desc="tokenising", unit=" texts", disable=_disabled(progress)):
+        words = split(text)[:max_words]
+        if not words:
+            raise CorpusError(f"text {len(result) + 1} ({text[:60]!r}) has no word")
+        result.append(words)
+    return result
+
+
+def embed_texts(embedder: Embedder, texts: Sequence[list[str]], batch_words: int) -> list[Layers]:
+    """Every layer of every word, one array (words, layers, dim) per text.
+
+    The one place that calls the embedder: states start afresh with each text.
+    """
+    longest = max(len(words) for words in texts)
+    batch_size = max(1, batch_words // (longest + 2))
+    arrays = embedder.embed(texts, state="reset", batch_size=batch_size)
+    return [array.transpose(1, 0, 2) for array in arrays]
+
+
+def pool(layers: Layers) -> Layers:
+    """The mean and the maximum over words (2, layers, dim)."""
+    return np.stack([layers.mean(axis=0), layers.max(axis=0)])
+
+
+class MappedRows:
+    """Rows of a memory-mapped file; what has been read is let go after every 128 MiB."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        with open(path, "rb") as file:
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._rows = np.frombuffer(self._map, dtype=dtype).reshape(shape)
+        self._row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
+        self._resident = 0
+
+    def slice(self, start: int, end: int) -> npt.NDArray[Any]:
+        """A copy of the rows from `start` to `end`."""
+        self._count(end - start)
+        return self._rows[start:end].copy()
+
+    def take(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """A copy of the rows at `indices`."""
+        self._count(len(indices))
+        return self._rows[indices]
+
+    def _count(self, num_rows: int) -> None:
+        self._resident += num_rows * self._row_bytes
+        if self._resident > _RESIDENT_BYTES:
+            # The pages stay in the system's cache; only our share of memory is given back.
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self._resident = 0
+
+
+class Store:
+    """Representations of a list of texts, opened for reading."""
+
+    def __init__(self, directory: Path, description: _Description) -> None:
+        self.directory = directory
+        self.kind: Kind = description.kind
+        self.num_texts = description.num_texts
+        self.num_layers = description.num_layers
+        self.dim = description.dim
+        rows = self.num_texts if self.kind == "pooled" else description.num_words
+        inner = (2,) if self.kind == "pooled" else ()
+        self.rows = MappedRows(
+            directory / "layers.bin",
+            _DTYPES[self.kind],
+            (rows, *inner, self.num_layers, self.dim),
+        )
+        self.offsets = np.fromfile(directory / "offsets.bin", dtype="<i8")
+        self.word_ids = np.fromfile(directory / "words.bin", dtype="<i4")
+        self.types: list[str] = read_json(
+            directory / "types.json", CheckpointError, _MAX_TYPES_BYTES
+        )
+
+    def __len__(self) -> int:
+        return self.num_texts
+
+
+def open_store(
+    cache: Path,
+    kind: Kind,
+    embedder: Embedder,
+    texts: Sequence[str],
+    *,
+    tokenized: bool = False,
+    max_words: int = 400,
+    batch_words: int = 4096,
+    name: str = "texts",
+    progress: bool | None = None,
+) -> Store:
+    """The store of `texts` under `cache`, computed now if it is not there.
+
+    `progress` shows a bar: True always, None on a terminal only.
+    """
+    expected = {
+        "kind": kind,
+        "model": model_digest(embedder.pretrained),
+        "texts": digest_of(texts),
+        "tokenized": tokenized,
+        "max_words": max_words,
+        "num_texts": len(texts),
+    }
+    key = hashlib.sha256(f"{expected['texts']} {tokenized} {max_words}".encode()).hexdigest()
+    places = {k: cache / f"{k}-{str(expected['model'])[:12]}-{key[:12]}" for k in _DTYPES}
+    if not places[kind].exists():
+        # Whoever computes words gets the pooled layers with them, for next to nothing.
+        kinds: list[Kind] = ["pooled", "words"] if kind == "words" else ["pooled"]
+        missing = {k: places[k] for k in kinds if not places[k].exists()}
+        words = tokenize(embedder.pretrained, texts, tokenized, max_words, progress)
+        _write(missing, embedder, words, expected, batch_words, name, progress)
+    return Store(places[kind], _read_description(places[kind], expected))
+
+
+def _read_description(directory: Path, expected: dict[str, Any]) -> _Description:
+    """What `directory` says of itself, having compared it with what is wanted and what is there."""
+    remedy = f"remove {directory}, and it is computed anew"
+    path = directory / "store.json"
+    description = parse_section(
+        _Description, read_json(path, CheckpointError), str(path), CheckpointError
+    )
+    for key, value in expected.items():
+        found = getattr(description, key)
+        if found != value:
+            what = {"model": "made by another model", "texts": "made of other texts"}.get(key, key)
+            raise CheckpointError(
+                f"the representations in {directory} are not those wanted: {what} "
+                f"({str(found)[:12]} there, {str(value)[:12]} here); {remedy}"
+            )
+    for name, digest in description.files.items():
+        try:
+            with open(directory / name, "rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as e:
+            raise CheckpointError(f"cannot read {directory / name}: {e.strerror}; {remedy}") from e
+        if found != digest:
+            raise CheckpointError(
+                f"{directory / name} has changed since it was written (its digest is "
+                f"{found[:12]}, not {digest[:12]}); {remedy}"
+            )
+    return description
+
+
+def _write(
+    places: dict[Kind, Path],
+    embedder: Embedder,
+    texts: list[list[str]],
+    expected: dict[str, Any],
+    batch_words: int,
+    name: str,
+    progress: bool | None,
+) -> None:
+    """Compute the stores of all kinds in `places` in one pass of the biLM."""
+    with ExitStack() as stack:
+        writers = [
+            _Writer(stack.enter_context(atomic_directory(place, CheckpointError)), kind)
+            for kind, place in places.items()
+        ]
+        for writer in writers:
+            stack.callback(writer.close)
+        bar = stack.enter_context(
+            tqdm(
+                total=sum(len(words) for words in texts),
+                desc=f"biLM: {name}",
+                unit=" words",
+                unit_scale=True,
+                disable=_disabled(progress),
+            )
+        )
+        for window in windows_of(texts):
+            arrays = embed_texts(embedder, window, batch_words)
+            for writer in writers:
+                writer.add(arrays)
+            bar.update(sum(len(array) for array in arrays))
+        shape = {"num_layers": embedder.num_layers, "dim": embedder.dim}
+        for writer in writers:
+            writer.finish(texts, {**expected, **shape})
+
+
+class _Writer:
+    """One store being written."""
+
+    def __init__(self, directory: Path, kind: Kind) -> None:
+        self._directory = directory
+        self._kind: Kind = kind
+        self._digest = hashlib.sha256()
+        self._file = open(directory / "layers.bin", "wb")  # noqa: SIM115
+
+    def add(self, arrays: list[Layers]) -> None:
+        """Append the next texts."""
+        if self._kind == "pooled":
+            joined = np.stack([pool(array) for array in arrays])
+        else:
+            joined = np.concatenate(arrays)
+        data = np.ascontiguousarray(joined.astype(_DTYPES[self._kind]))
+        if not np.isfinite(data).all():
+            raise CheckpointError("the model gives numbers that are not finite; is it a whole one?")
+        self._digest.update(data.data)
+        data.tofile(self._file)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def finish(self, texts: list[list[str]], about: dict[str, Any]) -> None:
+        """Write the words, and what the store says of itself."""
+        self.close()
+        lengths = [len(words) for words in texts]
+        types: dict[str, int] = {}
+        ids = [types.setdefault(word, len(types)) for words in texts for word in words]
+        small = {
+            "offsets.bin": np.concatenate([[0], np.cumsum(lengths)]).astype("<i8").tobytes(),
+            "words.bin": np.array(ids, dtype="<i4").tobytes(),
+            "types.json": json.dumps(list(types), ensure_ascii=False).encode(),
+        }
+        files = {"layers.bin": self._digest.hexdigest()}
+        for name, data in small.items():
+            (self._directory / name).write_bytes(data)
+            files[name] = hashlib.sha256(data).hexdigest()
+        description = {
+            **{"format": _FORMAT, "version": 1, **about, "kind": self._kind},
+            "num_words": len(ids),
+            "files": files,
+        }
+        write_text(self._directory / "store.json", json.dumps(description, indent=2) + "\n")
+
+
+def windows_of(texts: Sequence[list[str]]) -> Iterator[Sequence[list[str]]]:
+    """The texts in order, some 65,000 words at a time: what is computed and held at once."""
+    start, count = 0, 0
+    for end, words in enumerate(texts):
+        count += len(words)
+        if count >= _WINDOW_WORDS or end == len(texts) - 1:
+            yield texts[start : end + 1]
+            start, count = end + 1, 0
+
+
+def _disabled(progress: bool | None) -> bool | None:
+    """What tqdm calls it; None is a bar on a terminal only."""
+    return None if progress is None else not progress

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import downstream
+from bilm.errors import BilmError, CheckpointError, ConfigError, CorpusError
+from downstream import TextClassifier
+from downstream.classify import main as classify
+from downstream.predict import main as predict
+from tests.downstream.order_task import order_texts, tiny_bilm, write_csv, write_vectors
+
+TEST = order_texts(80, 2)
+
+
+@pytest.fixture(scope="module", params=["mean_max", "attention", "gru"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("task")
+    tiny_bilm().save_pretrained(directory / "model")
+    write_csv(directory / "train.csv", order_texts(200, 1))
+    write_csv(directory / "test.csv", TEST)
+    write_vectors(directory / "vectors.txt")
+    classify(
+        [
+            *("--model", str(directory / "model"), "--train", str(directory / "train.csv")),
+            *("--test", str(directory / "test.csv"), "--output", str(directory / "report")),
+            *("--head", request.param, "--vectors", str(directory / "vectors.txt")),
+            *("--encoder-dim", "8", "--epochs", "4", "--learning-rate", "0.01"),
+        ]
+    )
+    return directory
+
+
+def test_it_scores_as_the_report_says(place: Path) -> None:
+    classifier = TextClassifier.from_pretrained(place / "report")
+    tree = json.loads((place / "report" / "results.json").read_text("utf-8"))
+    predicted = classifier.predict([text for _, text in TEST])
+    right = sum(label == found for (label, _), found in zip(TEST, predicted, strict=True))
+    assert right / 80 == pytest.approx(tree["outcomes"][0]["scores"]["test"]["accuracy"])
+    assert classifier.classes == ("down", "up")
+
+
+def test_probabilities(place: Path) -> None:
+    classifier = TextClassifier.from_pretrained(place / "report")
+    texts = [text for _, text in TEST[:9]]
+    together = classifier.predict_proba(texts)
+    assert together.shape == (9, 2)
+    np.testing.assert_allclose(together.sum(axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(classifier.predict_proba(texts[4:5])[0], together[4], atol=2e-3)
+    assert classifier.predict_proba([]).shape == (0, 2)
+    with pytest.raises(CorpusError, match="text 2 of 2 is empty"):
+        classifier.predict(["a", " "])
+    with pytest.raises(TypeError, match=r"pass \[text\]"):
+        classifier.predict("a text")
+
+
+def test_command_writes_both_formats(place: Path) -> None:
+    common = ["--classifier", str(place / "report"), "--input", str(place / "test.csv")]
+    predict([*common, "--output", str(place / "out.csv")])
+    predict([*common, "--output", str(place / "out.jsonl")])
+    with open(place / "out.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    lines = [json.loads(line) for line in (place / "out.jsonl").read_text("utf-8").splitlines()]
+    classifier = TextClassifier.from_pretrained(place / "report")
+    expected = classifier.predict([text for _, text in TEST])
+    assert [row["label"] for row in rows] == expected == [line["label"] for line in lines]
+    assert float(rows[3]["p(up)"]) == pytest.approx(lines[3]["probabilities"]["up"])
+    with pytest.raises(ConfigError, match=r"must end in \.csv or \.jsonl"):
+        predict([*common, "--output", str(place / "out.xml")])
+    with pytest.raises(CorpusError, match="has no column 'body'"):
+        predict([*common, "--output", str(place / "out.csv"), "--text-columns", "body"])
+
+
+def test_a_model_that_moved_or_changed(place: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    shutil.copytree(place / "report", report)
+    tree = json.loads((report / "classifier.json").read_text("utf-8"))
+    tree["bilm"]["path"] = str(tmp_path / "gone")
+    (report / "classifier.json").write_text(json.dumps(tree), "utf-8")
+    with pytest.raises(CheckpointError, match="say where it is"):
+        TextClassifier.from_pretrained(report)
+    assert TextClassifier.from_pretrained(report, model=place / "model").predict(["a"])
+    tiny_bilm(seed=5).save_pretrained(tmp_path / "other")
+    with pytest.raises(CheckpointError, match="is not the biLM that"):
+        TextClassifier.from_pretrained(report, model=tmp_path / "other")
+    other = write_vectors(tmp_path / "vectors.txt", dim=3)
+    with pytest.raises(CheckpointError, match="is not the file of word vectors that"):
+        TextClassifier.from_pretrained(report, model=place / "model", vectors=other)
+
+
+def test_damaged_files(place: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    shutil.copytree(place / "report", report)
+    head = report / "head.safetensors"
+    whole = head.read_bytes()
+    head.write_bytes(whole[:-5])
+    with pytest.raises(CheckpointError, match="cannot read the head"):
+        TextClassifier.from_pretrained(report)
+    head.write_bytes(whole)
+    tree = json.loads((report / "classifier.json").read_text("utf-8"))
+    tree["classes"] = ["a", "b", "c"]
+    (report / "classifier.json").write_text(json.dumps(tree), "utf-8")
+    with pytest.raises(CheckpointError, match=r"does not fit classifier\.json in head\.classify"):
+        TextClassifier.from_pretrained(report)
+    (report / "classifier.json").write_text("{}", "utf-8")
+    with pytest.raises(CheckpointError, match="is missing"):
+        TextClassifier.from_pretrained(report)
+    with pytest.raises(BilmError, match="cannot read"):
+        TextClassifier.from_pretrained(tmp_path)
+
+
+def test_public_names_resolve() -> None:
+    for name in downstream.__all__:
+        assert getattr(downstream, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = downstream.Nothing

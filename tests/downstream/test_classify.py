@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bilm.errors import BilmError, CheckpointError
+from downstream.classify import main
+from tests.conftest import ROOT
+from tests.downstream.order_task import order_texts, tiny_bilm, write_csv, write_vectors
+
+FILES = {
+    "results.json",
+    "report.md",
+    "model_card.md",
+    "confusion.png",
+    "curves.png",
+    "mix.png",
+    "classifier.json",
+    "head.safetensors",
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model, texts and vectors; representations are kept here from test to test."""
+    directory = tmp_path_factory.mktemp("task")
+    tiny_bilm().save_pretrained(directory / "model")
+    write_csv(directory / "train.csv", order_texts(300, 1))
+    write_csv(directory / "test.csv", order_texts(200, 2))
+    write_csv(directory / "validation.csv", order_texts(60, 3))
+    write_vectors(directory / "vectors.txt")
+    return directory
+
+
+def flags(place: Path, output: str, *more: str) -> list[str]:
+    return [
+        *("--model", str(place / "model"), "--train", str(place / "train.csv")),
+        *("--test", str(place / "test.csv"), "--output", str(place / output)),
+        *more,
+    ]
+
+
+def results(place: Path, output: str) -> dict[str, Any]:
+    tree: dict[str, Any] = json.loads((place / output / "results.json").read_text("utf-8"))
+    return tree
+
+
+def test_the_order_of_words_decides_and_a_recurrent_head_sees_it(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ["--head", "bilstm", "--encoder-dim", "16", "--learning-rate", "0.02"]
+    more += ["--epochs", "15", "--batch-size", "16"]
+    main(flags(place, "bilstm", *more, "--mix", "trainable,none", *vectors(place), "--seeds", "2"))
+    tree = results(place, "bilstm")
+    assert {path.name for path in (place / "bilstm").iterdir()} == FILES
+    for mix in ("trainable", "none"):
+        assert tree["summary"][mix]["test"]["accuracy"]["mean"] > 0.95
+    assert len(tree["outcomes"]) == 4
+    assert tree["texts"] == {"train": 270, "validation": 30, "test": 200}
+    printed = capsys.readouterr().out
+    assert "trainable" in printed
+    assert "best by validation" in printed
+
+
+def test_mean_pooled_words_alone_cannot_see_it_and_context_can(place: Path) -> None:
+    more = ["--head", "mean", "--mix", "layer:0,top,learned", "--learning-rate", "0.01"]
+    more += ["--epochs", "60", "--patience", "60", "--batch-size", "32"]
+    main(flags(place, "mean", *more, "--validation", str(place / "validation.csv")))
+    summary = results(place, "mean")["summary"]
+    assert summary["layer:0"]["test"]["accuracy"]["mean"] < 0.6
+    assert summary["top"]["test"]["accuracy"]["mean"] > 0.65
+    assert summary["learned"]["test"]["accuracy"]["mean"] > 0.65
+    assert results(place, "mean")["texts"]["validation"] == 60
+
+
+def vectors(place: Path) -> list[str]:
+    return ["--vectors", str(place / "vectors.txt")]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--head", "mean_max", "--mix", "frozen,average", "--hidden-dim", "8"],
+        ["--head", "max", "--mix", "frozen", "--mix-weights", "0,1,2"],
+        ["--head", "attention", "--mix", "learned", "--mix-dim", "5"],
+        ["--head", "gru", "--elmo-at", "both", "--encoder-dim", "4"],
+    ],
+)
+def test_all_shapes_give_a_whole_report(place: Path, more: list[str]) -> None:
+    main(flags(place, "shapes", *more, *vectors(place), "--epochs", "2", "--overwrite"))
+    assert {path.name for path in (place / "shapes").iterdir()} == FILES
+    page = (place / "shapes" / "report.md").read_text("utf-8")
+    for name in ("confusion.png", "curves.png", "mix.png"):
+        assert f"]({name})" in page
+        assert (place / "shapes" / name).read_bytes().startswith(b"\x89PNG")
+    outcome = results(place, "shapes")["outcomes"][0]
+    confusion = outcome["scores"]["test"]["confusion"]
+    right = sum(confusion[i][i] for i in range(2))
+    assert outcome["scores"]["test"]["accuracy"] == pytest.approx(right / 200)
+
+
+def test_same_settings_same_figures(place: Path) -> None:
+    more = ["--head", "attention", "--epochs", "3"]
+    main(flags(place, "one", *more))
+    main(flags(place, "two", *more))
+    outcomes = [results(place, name)["outcomes"] for name in ("one", "two")]
+    for outcome in (*outcomes[0], *outcomes[1]):
+        outcome.pop("seconds")
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--label-column", "lable"], "has no column 'lable'"),
+        (["--text-columns", "text,title"], "has no column 'title'"),
+        (["--mix", "layer:3"], "the model has 3 layers"),
+        (["--mix", "frozen", "--mix-weights", "1,2"], "has 2 numbers"),
+        (["--model", "nowhere"], "nowhere is neither a run"),
+        (["--train", "nowhere.csv"], "there is no file nowhere.csv"),
+    ],
+)
+def test_mistakes(place: Path, more: list[str], message: str) -> None:
+    with pytest.raises(BilmError, match=message):
+        main([*flags(place, "mistake"), *more])
+    assert not (place / "mistake").exists()
+
+
+def test_labels_only_in_test_one_class_and_empty_text(place: Path) -> None:
+    odd = write_csv(place / "odd.csv", [("up", "a b"), ("sideways", "c")])
+    with pytest.raises(BilmError, match=r"odd.csv has labels .* 'sideways'"):
+        main([*flags(place, "mistake"), "--test", str(odd)])
+    one = write_csv(place / "one.csv", [("up", "a b"), ("up", "c")])
+    with pytest.raises(BilmError, match="one class only"):
+        main([*flags(place, "mistake"), "--train", str(one)])
+    empty = write_csv(place / "empty.csv", [("up", "a b"), ("down", " ")])
+    with pytest.raises(BilmError, match="line 3: the text is empty"):
+        main([*flags(place, "mistake"), "--test", str(empty)])
+
+
+def test_an_existing_place_is_kept(place: Path) -> None:
+    (place / "mine").mkdir()
+    (place / "mine" / "notes.txt").write_text("keep", "utf-8")
+    with pytest.raises(CheckpointError, match="say --overwrite"):
+        main(flags(place, "mine"))
+    with pytest.raises(CheckpointError, match="is no report"):
+        main(flags(place, "mine", "--overwrite"))
+    assert (place / "mine" / "notes.txt").read_text("utf-8") == "keep"
+
+
+def test_a_cache_of_another_model_exits_with_2(place: Path, tmp_path: Path) -> None:
+    main(flags(place, "cached", "--cache", str(tmp_path), "--epochs", "1"))
+    (store, *_) = [path for path in tmp_path.iterdir() if path.name.startswith("pooled")]
+    tree = json.loads((store / "store.json").read_text("utf-8"))
+    (store / "store.json").write_text(json.dumps({**tree, "model": "f" * 64}), "utf-8")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "downstream.classify"),
+            *flags(place, "again", "--cache", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 2
+    assert "made by another model" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (place / "again").exists()
