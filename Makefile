@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo
 
-.PHONY: help install demo test check clean
+.PHONY: help install demo test check bench clean
 
 help:           ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -23,6 +23,12 @@ demo: .venv/.installed      ## the whole walk in a few minutes, on text that we 
 		--input $(DEMO)/text/train.txt --heldout $(DEMO)/text/heldout.txt --output $(DEMO)/corpus
 	PATH="$(CURDIR)/$(BIN):$$PATH" deepspeed --quiet --num_gpus 2 launch/pretrain.py \
 		--config configs/demo.json data.corpus=$(DEMO)/corpus train.output_dir=$(DEMO)/run
+	$(BIN)/python -m downstream.classify --model $(DEMO)/run/best --train $(DEMO)/text/train.csv \
+		--test $(DEMO)/text/test.csv --output $(DEMO)/classifier --overwrite --tokenized \
+		--mix trainable,frozen,learned,top >$(DEMO)/classifier.log
+	$(BIN)/python -m downstream.baselines --model $(DEMO)/run/best --which tfidf,untrained \
+		--train $(DEMO)/text/train.csv --test $(DEMO)/text/test.csv --tokenized \
+		--output $(DEMO)/baselines --overwrite >$(DEMO)/baselines.log
 	$(BIN)/python launch/demo_summary.py $(DEMO)
 
 test: .venv/.installed      ## every test
@@ -33,6 +39,9 @@ check: .venv/.installed     ## ruff, mypy and the fast tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -m 'not slow' -n 2
+
+bench: .venv/.installed     ## every benchmark, and docs/performance.md; half an hour, on a quiet machine
+	$(BIN)/python benchmarks/report.py
 
 clean:                      ## remove what demo and tests made
 	rm -rf $(DEMO) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

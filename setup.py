@@ -7,7 +7,7 @@ from setuptools import find_packages, setup
 EXTRAS = {
     "train": ["deepspeed>=0.19,<0.20", "tensorboard>=2.16", "webdataset>=1.0,<2", "psutil>=5.9"],
     "data": ["sentencepiece>=0.2", "sacremoses>=0.1.1", "zstandard>=0.22"],
-    "downstream": ["scikit-learn>=1.5", "gensim>=4.3", "matplotlib>=3.8"],
+    "downstream": ["scikit-learn>=1.6", "scipy>=1.12", "gensim>=4.3", "matplotlib>=3.8"],
     "dev": [
         "pytest>=8",
         "pytest-timeout>=2.3",
@@ -27,7 +27,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["bilm", "bilm.*", "data_tools", "downstream"]),
+    packages=find_packages(include=["bilm", "bilm.*", "data_tools", "downstream", "downstream.*"]),
     package_data={"bilm": ["py.typed", "kernels.c"]},
     install_requires=[
         "torch>=2.6,<3",

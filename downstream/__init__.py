@@ -10,16 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from downstream.classifier import TextClassifier as TextClassifier
+    from downstream.estimators import BiLmClassifier as BiLmClassifier
+    from downstream.estimators import BiLmVectorizer as BiLmVectorizer
     from downstream.texts import LabelledTexts as LabelledTexts
     from downstream.texts import read_labelled as read_labelled
 
 _HOMES = {
+    "BiLmClassifier": "downstream.estimators",
+    "BiLmVectorizer": "downstream.estimators",
     "LabelledTexts": "downstream.texts",
     "TextClassifier": "downstream.classifier",
     "read_labelled": "downstream.texts",
 }
 
-__all__ = ["LabelledTexts", "TextClassifier", "read_labelled"]
+__all__ = [
+    "BiLmClassifier",
+    "BiLmVectorizer",
+    "LabelledTexts",
+    "TextClassifier",
+    "read_labelled",
+]
 
 
 def __getattr__(name: str) -> Any:

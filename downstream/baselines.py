@@ -17,8 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bilm.cores import share_cores
 from bilm.errors import ConfigError, run_command
+from bilm.process_settings import share_cores
 from downstream.settings import Settings, add_flags, read_settings
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bilm.cores import share_cores
 from bilm.errors import run_command
+from bilm.process_settings import share_cores
 from downstream.settings import Settings, add_flags, read_settings
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from bilm.atomic import atomic_file
-from bilm.cores import share_cores
 from bilm.errors import ConfigError, run_command
+from bilm.process_settings import share_cores
 from downstream.texts import Format, read_texts
 
 if TYPE_CHECKING:

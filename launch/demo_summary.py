@@ -17,7 +17,7 @@ GOAL = 0.15  # above the best possible perplexity, at most
 
 
 def main() -> int:
-    """Print held-out perplexity beside the grammar's limit, and senses of a word by context."""
+    """Print held-out perplexity beside its limit, senses of a word, and the classifiers."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("directory", type=Path, help="where make demo has worked")
     directory = parser.parse_args().directory
@@ -39,6 +39,7 @@ def main() -> int:
         print(f"  the biLM, {name:<15} {value:8.2f}          {value / limit - 1:8.1%}")
     print(f"  the best possible         {limit:8.2f}")
     _show_senses(directory / "run" / "best")
+    _show_classifiers(directory)
     print("\nCurves:     .venv/bin/tensorboard --logdir", directory / "run")
     print(
         "The model:  bilm.Embedder.from_pretrained(" + repr(str(directory / "run" / "best")) + ")"
@@ -70,6 +71,28 @@ def _show_senses(model: Path) -> None:
         a, b = vectors[i], vectors[j]
         cosine = float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))
         print(f"  {cosine:5.2f}   {sentences[i]!r}, {sentences[j]!r}")
+
+
+def _show_classifiers(directory: Path) -> None:
+    """Test accuracy of heads on the frozen biLM, beside those that do without it."""
+    found = {}
+    for name in ("classifier", "baselines"):
+        path = directory / name / "results.json"
+        if not path.is_file():
+            raise CheckpointError(f"there is no {path}: make demo has not come so far")
+        found[name] = json.loads(path.read_text(encoding="utf-8"))
+    print("\nTopic of a sentence, test accuracy (a quarter of them is decided by word order alone)")
+    rows = [
+        (baseline["title"], baseline["scores"]["test"]["accuracy"])
+        for baseline in found["baselines"]["baselines"]
+    ]
+    rows += [
+        (f"frozen biLM, {mix} mix", summary["test"]["accuracy"]["mean"])
+        for mix, summary in found["classifier"]["summary"].items()
+    ]
+    for title, accuracy in rows:
+        print(f"  {title:<44} {accuracy:6.1%}")
+    print(f"  report: {directory / 'classifier' / 'report.md'}")
 
 
 if __name__ == "__main__":

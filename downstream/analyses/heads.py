@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bilm.cores import share_cores
+from bilm.process_settings import share_cores
 from downstream.settings import Settings, add_flags, read_settings
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bilm.cores import share_cores
 from bilm.errors import CheckpointError, ConfigError, CorpusError, run_command
+from bilm.process_settings import share_cores
 
 if TYPE_CHECKING:
     import numpy as np

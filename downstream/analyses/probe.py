@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bilm.cores import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
+from bilm.process_settings import share_cores
 from downstream.analyses.conllu import COLUMNS, TaggedSentence, read_conllu
 
 if TYPE_CHECKING:

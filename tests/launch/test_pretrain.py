@@ -106,14 +106,24 @@ def test_accumulation_equals_the_larger_batch(corpus: Path, sampled: Path, tmp_p
     assert_same_run(sampled, tmp_path / "run", STEPS, 1e-5)
 
 
+ADAM = (
+    "train.optimizer.name=adam",
+    "train.optimizer.learning_rate=0.01",
+    "train.optimizer.epsilon=1e-8",
+    "train.optimizer.warmup_steps=3",
+)
+
+
+def test_adam_with_the_sampled_softmax_resumes_on_two_ranks(corpus: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
+    launch(corpus, whole, *ADAM, ranks=None)
+    launch(corpus, broken, *ADAM, "train.max_steps=4", ranks=None)
+    launch(corpus, broken, *ADAM, ranks=2)
+    assert_same_run(whole, broken, STEPS, 1e-5)
+
+
 def test_adam_under_zero_resumes_as_at_stage_0(corpus: Path, tmp_path: Path) -> None:
-    adam = (
-        FULL,
-        "train.optimizer.name=adam",
-        "train.optimizer.learning_rate=0.01",
-        "train.optimizer.epsilon=1e-8",
-        "train.optimizer.warmup_steps=3",
-    )
+    adam = (FULL, *ADAM)
     whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
     launch(corpus, whole, *adam, ranks=None)
     stage = "deepspeed.zero_optimization.stage="
