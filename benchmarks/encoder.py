@@ -14,6 +14,7 @@ import copy
 import itertools
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -82,35 +83,40 @@ def token_pass(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tensor
 
 
 def differences(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tensor) -> None:
-    """Print how far look-up is from convolutions forward, and both from float64 backward.
+    """Print how far look-up and convolutions are from one another and from float64.
 
-    Of gradients, the norm of the difference over the norm. In the highways a ReLU's input that is
-    0 but for rounding may fall on either side, with look-up and with convolutions.
+    Of gradients, the norm of the difference over the norm: of the filters' maxima alone, and of the
+    whole encoder, where a ReLU of a highway whose input is 0 but for rounding may fall on either
+    side in any float32 form.
     """
     exact = copy.deepcopy(encoder).double()
+    contenders = {"look-up": copy.deepcopy(encoder), "convolutions": copy.deepcopy(encoder)}
+    wide = torch.randn(len(ids), encoder.config.num_filters)
     with without_kernels():
         reference = distinct_pass(exact, ids, inverse, grad.double())
-        convolved = copy.deepcopy(encoder)
-        by_convolution = distinct_pass(convolved, ids, inverse, grad)
-    ours = copy.deepcopy(encoder)
-    by_lookup = distinct_pass(ours, ids, inverse, grad)
-    figure(
-        "encoder",
-        name="forward",
-        from_convolutions=(by_lookup - by_convolution).abs().max().item(),
-        from_float64=(by_lookup - reference).abs().max().item(),
+        filters = copy.deepcopy(encoder).double()
+        filters._maxima(ids).backward(wide.double())
+    for name, contender in contenders.items():
+        with without_kernels() if name == "convolutions" else nullcontext():
+            alone = copy.deepcopy(contender)
+            alone._maxima(ids).backward(wide)
+            vectors = distinct_pass(contender, ids, inverse, grad)
+        figure(
+            "encoder",
+            name=name,
+            forward_from_float64=(vectors - reference).abs().max().item(),
+            filter_gradients_from_float64=_worst_gradient(alone, filters),
+            all_gradients_from_float64=_worst_gradient(contender, exact),
+        )
+
+
+def _worst_gradient(contender: TokenEncoder, exact: TokenEncoder) -> float:
+    pairs = zip(contender.parameters(), exact.parameters(), strict=True)
+    return max(
+        ((p.grad - q.grad).norm() / q.grad.norm()).item()
+        for p, q in pairs
+        if p.grad is not None and q.grad is not None
     )
-    for name, contender in (("ours", ours), ("convolutions", convolved)):
-        worst = {"characters and filters": 0.0, "highways and projection": 0.0}
-        for (part, p), q in zip(contender.named_parameters(), exact.parameters(), strict=True):
-            assert p.grad is not None
-            assert q.grad is not None
-            is_narrow = part.startswith(("char_embedding", "filter"))
-            group = "characters and filters" if is_narrow else "highways and projection"
-            difference = ((p.grad - q.grad).norm() / q.grad.norm()).item()
-            worst[group] = max(worst[group], difference)
-        for group, difference in worst.items():
-            figure("encoder", name=f"gradients of {name}", part=group, from_float64=difference)
 
 
 def main() -> None:

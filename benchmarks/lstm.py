@@ -108,6 +108,7 @@ def measure(size: tuple[int, int, int, int], rounds: int, threads: int) -> None:
                 name=name,
                 seconds=measured.median(name),
                 share_of_peak=measured.share_of_peak(name, factor * operations(*size)),
+                share_of_near_peak=measured.share_of_near_peak(name, factor * operations(*size)),
                 threads=threads,
             )
         for other in ("nn.LSTM", "eager loop"):
@@ -119,7 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=7, help="at the largest size")
+    parser.add_argument("--rounds", type=int, default=5, help="at the largest size")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--size", type=int, nargs="*", default=range(len(SIZES)), help="0, 1, 2")
     arguments = parser.parse_args()
@@ -127,7 +128,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     for index in arguments.size:
-        measure(SIZES[index], arguments.rounds * (1, 5, 20)[index], arguments.threads)
+        measure(SIZES[index], arguments.rounds * (1, 4, 12)[index], arguments.threads)
 
 
 if __name__ == "__main__":

@@ -64,12 +64,12 @@ class Measured:
         self.seconds: dict[str, list[float]] = {name: [] for name in contenders}
         for function in contenders.values():
             function()  # warm-up
-        peaks = []
+        self.peaks: list[float] = []
         for _ in range(rounds):
-            peaks.append(product_peak(repeats=3))
+            self.peaks.append(product_peak(repeats=3))
             for name, function in contenders.items():
                 self.seconds[name].append(seconds_of(function))
-        self.peak = max(peaks)
+        self.peak = max(self.peaks)
 
     def median(self, name: str) -> float:
         """The middle one of its times."""
@@ -87,8 +87,15 @@ class Measured:
         }
 
     def share_of_peak(self, name: str, operations: float) -> float:
-        """Of the product peak, how much so many operations in this time are."""
+        """Of the best product of the run, how much so many operations in the median time are."""
         return round(operations / self.median(name) / self.peak, 3)
+
+    def share_of_near_peak(self, name: str, operations: float) -> float:
+        """The same against the best product of each round, in the middle: steadier on a machine
+        that others use too.
+        """
+        pairs = zip(self.seconds[name], self.peaks, strict=True)
+        return round(statistics.median(operations / own / peak for own, peak in pairs), 3)
 
 
 def figure(benchmark: str, **values: object) -> None:

@@ -132,6 +132,7 @@ def main() -> None:
                 vocabulary=size,
                 seconds=measured.median(key),
                 share_of_peak=measured.share_of_peak(key, operations),
+                share_of_near_peak=measured.share_of_near_peak(key, operations),
                 threads=arguments.threads,
             )
         for other in list(CONTENDERS)[2:]:

@@ -165,6 +165,9 @@ def measure(config: Config, corpus: Corpus, arguments: argparse.Namespace) -> No
         distinct_words=int(statistics.median(distinct)),
         peak_gflops=peak / 1e9,
         share_of_peak=needed / peak / step_seconds,
+        share_of_near_peak=statistics.median(
+            needed / near / total for near, total in zip(peaks, totals, strict=True)
+        ),
         memory_gib=psutil.Process().memory_info().rss / 2**30,
     )
 

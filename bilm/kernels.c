@@ -1,5 +1,5 @@
-/* The loops that torch has no fused call for: the LSTM cell, the character CNN by look-up, the
- * sampled softmax, and the optimisers of tables by rows.
+/* The loops that torch has no fused call for: the LSTM cell, the character CNN by look-up, highways,
+ * the sampled softmax, and the optimisers of tables by rows.
  *
  * Built on first use by bilm/native.py; each function has a torch form that computes the same.
  * All arrays are dense and row-major. Work is shared by OpenMP, whose runtime is torch's own.
@@ -160,6 +160,45 @@ LOOKUP_FORWARD(lookup_forward_f32, float)
 LOOKUP_FORWARD(lookup_forward_f64, double)
 LOOKUP_BACKWARD(lookup_backward_f32, float)
 LOOKUP_BACKWARD(lookup_backward_f64, double)
+
+/* A highway layer on its two products x W: gate and transform get their activations, y the output. */
+#define HIGHWAY_FORWARD(NAME, REAL, SIGMOID)                                                       \
+    void NAME(int64_t words, int64_t dim, REAL *gate, REAL *transform, const REAL *gate_bias,      \
+              const REAL *transform_bias, const REAL *x, REAL *y) {                                \
+        _Pragma("omp parallel for schedule(static)") for (int64_t w = 0; w < words; w++) {         \
+            REAL *restrict g = gate + w * dim, *restrict t = transform + w * dim;                  \
+            const REAL *restrict in = x + w * dim;                                                 \
+            REAL *restrict out = y + w * dim;                                                      \
+            _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
+                REAL vg = SIGMOID(g[k] + gate_bias[k]), vt = t[k] + transform_bias[k];             \
+                vt = vt > 0 ? vt : 0;                                                              \
+                g[k] = vg, t[k] = vt;                                                              \
+                out[k] = vg * vt + (1 - vg) * in[k];                                               \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/* Backward: gate and transform get the gradients before their activations, grad_x the carried part. */
+#define HIGHWAY_BACKWARD(NAME, REAL)                                                               \
+    void NAME(int64_t words, int64_t dim, REAL *gate, REAL *transform, const REAL *x,              \
+              const REAL *grad_y, REAL *grad_x) {                                                  \
+        _Pragma("omp parallel for schedule(static)") for (int64_t w = 0; w < words; w++) {         \
+            REAL *restrict g = gate + w * dim, *restrict t = transform + w * dim;                  \
+            const REAL *restrict in = x + w * dim, *restrict gy = grad_y + w * dim;                \
+            REAL *restrict gx = grad_x + w * dim;                                                  \
+            _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
+                REAL vg = g[k], vt = t[k];                                                         \
+                g[k] = gy[k] * (vt - in[k]) * vg * (1 - vg);                                       \
+                t[k] = vt > 0 ? gy[k] * vg : 0;                                                    \
+                gx[k] = gy[k] * (1 - vg);                                                          \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+HIGHWAY_FORWARD(highway_forward_f32, float, sigmoid_f)
+HIGHWAY_FORWARD(highway_forward_f64, double, sigmoid_d)
+HIGHWAY_BACKWARD(highway_backward_f32, float)
+HIGHWAY_BACKWARD(highway_backward_f64, double)
 
 /* Logits of sampled words (words, count), before their bias, to probabilities, with the true word
  * beside them; hits holds the column of a word that is its own negative, or -1. */

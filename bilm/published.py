@@ -26,10 +26,11 @@ from bilm.atomic import atomic_file, write_text
 from bilm.characters import NUM_CHARACTERS, SHIFT
 from bilm.config import CharacterConfig, LstmConfig, ModelConfig, SoftmaxConfig
 from bilm.errors import CheckpointError
+from bilm.highway import Highway
 from bilm.model import BiLm
 from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
-from bilm.token_encoder import Highway, TokenEncoder, WordEmbedding
+from bilm.token_encoder import TokenEncoder, WordEmbedding
 
 _BUILT_IN_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 

@@ -20,35 +20,8 @@ from torch.nn import functional as F
 from bilm import native
 from bilm.characters import NUM_CHARACTERS
 from bilm.config import CharacterConfig
+from bilm.highway import Highway
 from bilm.lookup_filters import LookupFilters
-
-
-class Highway(nn.Module):
-    """`y = g * relu(x Wt + bt) + (1 - g) * x` with `g = sigmoid(x Wg + bg)`.
-
-    The published files call Wg `W_carry`, though it opens for the transform.
-    """
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.gate_weight = nn.Parameter(torch.empty(dim, dim))
-        self.gate_bias = nn.Parameter(torch.empty(dim))
-        self.transform_weight = nn.Parameter(torch.empty(dim, dim))
-        self.transform_bias = nn.Parameter(torch.empty(dim))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Mostly carry at the start: the gate's bias is -2."""
-        std = math.sqrt(1.0 / self.gate_weight.shape[0])
-        nn.init.normal_(self.gate_weight, 0.0, std)
-        nn.init.constant_(self.gate_bias, -2.0)
-        nn.init.normal_(self.transform_weight, 0.0, std)
-        nn.init.zeros_(self.transform_bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        gate = torch.sigmoid(torch.addmm(self.gate_bias, x, self.gate_weight))
-        transform = F.relu(torch.addmm(self.transform_bias, x, self.transform_weight))
-        return gate * transform + (1 - gate) * x
 
 
 class TokenEncoder(nn.Module):

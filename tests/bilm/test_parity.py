@@ -53,7 +53,13 @@ def test_command(native: bool) -> None:
 # Each fault is one edit of the real source; the text must be there, or the test is out of date.
 FAULTS = {
     "highway gate flipped": (
-        "token_encoder.py",
+        "kernels.c",
+        "out[k] = vg * vt + (1 - vg) * in[k];",
+        "out[k] = (1 - vg) * vt + vg * in[k];",
+        (TRACE, EMBEDDINGS),
+    ),
+    "highway gate flipped, without the kernels": (
+        "highway.py",
         "gate * transform + (1 - gate) * x",
         "(1 - gate) * transform + gate * x",
         (TRACE, EMBEDDINGS),

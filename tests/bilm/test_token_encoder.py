@@ -10,7 +10,8 @@ import torch
 
 from bilm.characters import char_ids
 from bilm.config import CharacterConfig
-from bilm.token_encoder import Highway, TokenEncoder, WordEmbedding
+from bilm.highway import Highway
+from bilm.token_encoder import TokenEncoder, WordEmbedding
 
 WORDS = ["<S>", "</S>", "a", "bank", "Naïve", "日本語", "x" * 80]
 
