@@ -49,14 +49,15 @@ NOTES = """
 """
 
 
-def run_all(text: str | None) -> None:
+def run_all(texts: dict[str, str | None]) -> None:
     """Run every benchmark; a line of their output is a figure."""
     lines = [json.dumps({"benchmark": "machine", **machine()})]
     for name, *options in COMMANDS:
-        if text and name in ("encoder.py", "inference.py"):
-            options = [*options, "--text", text]
+        if texts.get(name):
+            options = [*options, "--text", str(texts[name])]
         command = [sys.executable, str(ROOT / "benchmarks" / name), *options]
-        print(" ".join(["python", f"benchmarks/{name}", *options]), flush=True)
+        shown = [Path(option).name if "/" in option else option for option in options]
+        print(" ".join(["python", f"benchmarks/{name}", *shown]), flush=True)
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True
@@ -313,7 +314,7 @@ def write_page() -> None:
         "",
         "Written by `make bench`: each figure is a median of contenders that took turns in one",
         "process, and the share of peak is that of the best square product measured in the same",
-        "run; of near peak, that of the best product measured just before, in the median of rounds.",
+        "run; of near peak, that of the best one measured just before, in the median of rounds.",
         "The machine was a shared one: ratios are worth more than times.",
         "",
         f"{where['date']}; {where['processor']}, {where['cores']} cores, {where['memory_gib']} "
@@ -338,10 +339,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--write-only", action="store_true", help="from benchmarks/figures.jsonl")
-    parser.add_argument("--text", help="real text for the encoder and for inference")
+    parser.add_argument("--encoder-text", help="raw text (default: words spelt like English)")
+    parser.add_argument("--inference-text", help="raw lines, or a .csv (default: Zipf's law)")
     arguments = parser.parse_args()
     if not arguments.write_only:
-        run_all(arguments.text)
+        run_all({"encoder.py": arguments.encoder_text, "inference.py": arguments.inference_text})
     write_page()
 
 
