@@ -66,7 +66,6 @@ class Description(Section):
     dim: int
     tokenized: bool
     max_words: int
-    batch_words: int
     seed: int
 
 
@@ -146,7 +145,7 @@ class TextClassifier:
         disable = None if progress is None else not progress
         with tqdm(total=len(texts), desc="classifying", unit=" texts", disable=disable) as bar:
             for window in windows_of(words):
-                layers = embed_texts(self._embedder, window, about.batch_words)
+                layers = embed_texts(self._embedder, window)
                 source = _Window(layers, self._vectors_of(window), about.head)
                 yield predict_probabilities(self._model, source)
                 bar.update(len(window))

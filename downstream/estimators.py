@@ -30,12 +30,11 @@ from bilm.embedder import Embedder
 from bilm.errors import CorpusError
 from bilm.sections import parse_section
 from bilm.tokenizers import NAMES, Tokenizer, load_tokenizer
-from downstream.batch_sizes import batch_size_for
 from downstream.features import Ids, Source, Subset, poolings_of
 from downstream.heads import TextModel
 from downstream.loaded_models import embedder_at
 from downstream.pooling import PooledTexts, pooled_layers
-from downstream.settings import DEFAULT_BATCH_SIZE, POOLED_HEADS, Settings
+from downstream.settings import POOLED_HEADS, Settings
 from downstream.stores import Layers
 from downstream.texts import split_validation
 from downstream.training import fit, predict_probabilities
@@ -51,7 +50,6 @@ class _ReadsTexts(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     pooling: str
     max_words: int
     tokenizer: str | None
-    batch_words: int
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -75,7 +73,6 @@ class _ReadsTexts(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
             )
         _one_of("pooling", self.pooling, POOLED_HEADS)
         _at_least("max_words", self.max_words, 1)
-        _at_least("batch_words", self.batch_words, 1)
         embedder = embedder_at(self.model)
         self._tokenizer(embedder)
         return embedder
@@ -83,7 +80,7 @@ class _ReadsTexts(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     def _read(self, texts: list[str], embedder: Embedder) -> Layers:
         tokenizer = self._tokenizer(embedder)
         words = [tokenizer.tokenize(text)[: self.max_words] for text in texts]
-        return pooled_layers(embedder, words, self.batch_words)
+        return pooled_layers(embedder, words)
 
     def _tokenizer(self, embedder: Embedder) -> Tokenizer:
         if self.tokenizer is not None:
@@ -110,7 +107,6 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ReadsTe
             of `downstream.classify`, each layer is pooled first, then mixed.
         max_words: longer texts are cut.
         tokenizer: "whitespace" or "moses", for a model that does not know its own.
-        batch_words: words that the biLM reads at once, about.
     """
 
     def __init__(
@@ -121,14 +117,12 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ReadsTe
         pooling: str = "mean",
         max_words: int = 400,
         tokenizer: str | None = None,
-        batch_words: int = 4096,
     ) -> None:
         self.model = model
         self.mix = mix
         self.pooling = pooling
         self.max_words = max_words
         self.tokenizer = tokenizer
-        self.batch_words = batch_words
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -176,7 +170,6 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         patience: stop after so many epochs without a better one.
         max_words: longer texts are cut.
         tokenizer: "whitespace" or "moses", for a model that does not know its own.
-        batch_words: words that the biLM reads at once, about.
         random_state: decides first weights, order, dropout and the texts held out.
 
     After `fit`: `classes_`, `head_`, `history_` (by epoch), `mix_shares_` (of each layer, or None
@@ -200,7 +193,6 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         patience: int = 4,
         max_words: int = 400,
         tokenizer: str | None = None,
-        batch_words: int = 4096,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.model = model
@@ -217,7 +209,6 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         self.patience = patience
         self.max_words = max_words
         self.tokenizer = tokenizer
-        self.batch_words = batch_words
         self.random_state = random_state
 
     def fit(self, X: Texts, y: Labels) -> Self:
@@ -227,7 +218,7 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         embedder = self._check_reading()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, validation = self._split(labels, seed)
-        settings = self._settings(seed, len(train))
+        settings = self._settings(seed)
         source = PooledTexts(self._read(texts, embedder), self.pooling)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -291,11 +282,8 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         except CorpusError:  # no class has two texts
             return everything, everything
 
-    def _settings(self, seed: int, num_texts: int) -> Settings:
+    def _settings(self, seed: int) -> Settings:
         """The parameters as the settings that training reads, checked as strictly."""
-        batch_size = self.batch_size
-        if batch_size is None:
-            batch_size = batch_size_for(num_texts, DEFAULT_BATCH_SIZE["pooled"])
         unused = "-"  # a head alone is trained here: files and places do not concern it
         tree = {
             "model": unused,
@@ -311,7 +299,7 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
                 "seed": seed,
                 "epochs": self.epochs,
                 "patience": self.patience,
-                "batch_size": batch_size,
+                "batch_size": self.batch_size,
                 "learning_rate": self.learning_rate,
                 "weight_decay": self.weight_decay,
             },

@@ -139,7 +139,6 @@ def run(settings: Settings, task: Task, model_path: Path, progress: bool | None 
             texts.texts,
             tokenized=settings.data.tokenized,
             max_words=settings.data.max_words,
-            batch_words=settings.batch_words,
             name=name,
             progress=progress,
         )
@@ -230,7 +229,6 @@ def _descriptions(
                 dim=store.dim,
                 tokenized=settings.data.tokenized,
                 max_words=settings.data.max_words,
-                batch_words=settings.batch_words,
                 seed=settings.train.seed + i,
             )
 

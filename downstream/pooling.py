@@ -15,13 +15,13 @@ from downstream.features import Batch, Ids, pooled_batch, poolings_of
 from downstream.stores import Layers, embed_texts, pool, windows_of
 
 
-def pooled_layers(embedder: Embedder, texts: Sequence[list[str]], batch_words: int) -> Layers:
+def pooled_layers(embedder: Embedder, texts: Sequence[list[str]]) -> Layers:
     """Mean and maximum of every layer (texts, 2, layers, dim); a text without words has zeros."""
     result = np.zeros((len(texts), 2, embedder.num_layers, embedder.dim), dtype=np.float32)
     places = [i for i, words in enumerate(texts) if words]
     done = 0
     for window in windows_of([texts[i] for i in places]) if places else ():
-        for layers in embed_texts(embedder, window, batch_words):
+        for layers in embed_texts(embedder, window):
             result[places[done]] = pool(layers)
             done += 1
     return result

@@ -18,6 +18,7 @@ from bilm.config import PositiveInt
 from bilm.errors import ConfigError
 from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
+from downstream.batch_sizes import batch_size_for
 from downstream.texts import Format
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -194,9 +195,6 @@ class Settings(Section):
     cache: Name | None = Field(
         None, description="where representations are kept (default: beside the output)"
     )
-    batch_words: PositiveInt = Field(
-        4096, description="words that the biLM reads at once, padding included, about"
-    )
     data: DataSettings
     mix: MixSettings = Field(default_factory=lambda: MixSettings())
     head: HeadSettings = Field(default_factory=lambda: HeadSettings())
@@ -221,10 +219,10 @@ class Settings(Section):
         """Epochs at most, by the user or for this kind of head."""
         return self.train.epochs or DEFAULT_EPOCHS[self.head.mode]
 
-    @property
-    def batch_size(self) -> int:
-        """Texts a step, likewise."""
-        return self.train.batch_size or DEFAULT_BATCH_SIZE[self.head.mode]
+    def batch_size(self, num_texts: int) -> int:
+        """Texts a step, likewise; the default is smaller where texts are few."""
+        usual = DEFAULT_BATCH_SIZE[self.head.mode]
+        return self.train.batch_size or batch_size_for(num_texts, usual)
 
     @property
     def learning_rate(self) -> float:
@@ -253,7 +251,6 @@ _FLAGS = (
     _Flag("--output", "output"),
     _Flag("--overwrite", "overwrite", None),
     _Flag("--cache", "cache"),
-    _Flag("--batch-words", "batch_words", int),
     _Flag("--validation", "data.validation"),
     _Flag("--validation-share", "data.validation_share", float),
     _Flag("--label-column", "data.label_column"),

@@ -107,14 +107,12 @@ def tokenize(
     return result
 
 
-def embed_texts(embedder: Embedder, texts: Sequence[list[str]], batch_words: int) -> list[Layers]:
+def embed_texts(embedder: Embedder, texts: Sequence[list[str]]) -> list[Layers]:
     """Every layer of every word, one array (words, layers, dim) per text.
 
     The one place that calls the embedder: states start afresh with each text.
     """
-    longest = max(len(words) for words in texts)
-    batch_size = max(1, batch_words // (longest + 2))
-    arrays = embedder.embed(texts, state="reset", batch_size=batch_size)
+    arrays = embedder.embed(texts, state="reset")
     return [array.transpose(1, 0, 2) for array in arrays]
 
 
@@ -186,7 +184,6 @@ def open_store(
     *,
     tokenized: bool = False,
     max_words: int = 400,
-    batch_words: int = 4096,
     name: str = "texts",
     progress: bool | None = None,
 ) -> Store:
@@ -209,7 +206,7 @@ def open_store(
         kinds: list[Kind] = ["pooled", "words"] if kind == "words" else ["pooled"]
         missing = {k: places[k] for k in kinds if not places[k].exists()}
         words = tokenize(embedder.pretrained, texts, tokenized, max_words, progress)
-        _write(missing, embedder, words, expected, batch_words, name, progress)
+        _write(missing, embedder, words, expected, name, progress)
     return Store(places[kind], _read_description(places[kind], expected))
 
 
@@ -247,7 +244,6 @@ def _write(
     embedder: Embedder,
     texts: list[list[str]],
     expected: dict[str, Any],
-    batch_words: int,
     name: str,
     progress: bool | None,
 ) -> None:
@@ -269,7 +265,7 @@ def _write(
             )
         )
         for window in windows_of(texts):
-            arrays = embed_texts(embedder, window, batch_words)
+            arrays = embed_texts(embedder, window)
             for writer in writers:
                 writer.add(arrays)
             bar.update(sum(len(array) for array in arrays))

@@ -58,13 +58,14 @@ def fit(
     """Train `model` in place; it ends with the weights of its best epoch."""
     torch.manual_seed(seed)
     history = History()
-    steps = math.ceil(len(train) / settings.batch_size)
+    batch_size = settings.batch_size(len(train))
+    steps = math.ceil(len(train) / batch_size)
     step = _stepper(model, settings, steps)
     best: dict[str, Tensor] = {}
     disable = None if progress is None else not progress
     with tqdm(total=settings.epochs * steps, desc=name, unit=" steps", disable=disable) as bar:
         for epoch in range(1, settings.epochs + 1):
-            order = _batches(train.lengths, settings.batch_size, (seed, epoch))
+            order = _batches(train.lengths, batch_size, (seed, epoch))
             loss, accuracy = _train_epoch(model, train, train_labels, order, step, bar)
             if not math.isfinite(loss):
                 raise DivergedError(f"{name}: the loss is not a number; lower --learning-rate")

@@ -190,7 +190,7 @@ def occurrence_vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) ->
     texts = [list(occurrence.words) for occurrence in occurrences]
     rows: list[Floats] = []
     for window in windows_of(texts):
-        for layers in embed_texts(embedder, window, batch_words=4096):
+        for layers in embed_texts(embedder, window):
             rows.append(layers[occurrences[len(rows)].place])
     return np.stack(rows, axis=1)
 

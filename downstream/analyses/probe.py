@@ -181,7 +181,7 @@ def word_vectors(
     done = 0
     with tqdm(total=count, desc="biLM", unit=" words", unit_scale=True, disable=disable) as bar:
         for window in windows_of(words):
-            for layers in embed_texts(embedder, window, batch_words=4096):
+            for layers in embed_texts(embedder, window):
                 result[:, done : done + len(layers)] = layers.transpose(1, 0, 2)
                 done += len(layers)
                 bar.update(len(layers))

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 from bilm.errors import ConfigError, run_command
 from downstream.analyses.heads import parse, with_section
-from downstream.batch_sizes import batch_size_for
 from downstream.settings import Settings
 
 if TYPE_CHECKING:
@@ -134,10 +133,7 @@ def _accuracies(
     vectors = settings.head.vectors
     alone = with_section(settings, "head", vectors=None)
     alone = with_section(alone, "mix", kinds=settings.mix.kinds[:1])
-    batch_size = settings.train.batch_size or batch_size_for(
-        len(part.labels["train"]), settings.batch_size
-    )
-    alone = with_section(alone, "train", seed=seed, num_seeds=1, batch_size=batch_size)
+    alone = with_section(alone, "train", seed=seed, num_seeds=1)
     (outcome,) = run(alone, part, Path(settings.model), progress).outcomes
     data = texts_of(part)
     result = {

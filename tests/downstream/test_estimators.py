@@ -193,7 +193,6 @@ def test_what_is_no_list_of_texts_is_refused(
         ("mix", "bottom", "mix is 'bottom'; it must be one of average, top, all, layer:0"),
         ("mix", "layer:3", "mix is 'layer:3'"),
         ("mix", [1.0, 2.0], "each of the 3 layers"),
-        ("batch_words", 0, "batch_words is 0; it must be a whole number of at least 1"),
         ("max_words", 0, "max_words is 0"),
         ("tokenizer", "sentencepiece", "tokenizer is 'sentencepiece'"),
         ("tokenizer", None, "does not know how its text was tokenised"),

@@ -27,8 +27,8 @@ def test_flags_alone() -> None:
     assert found.mix.kinds == ("trainable", "top", "layer:1")
     assert found.data.text_columns == ("2", "3")
     assert found.cache_dir == Path("out/representations")
-    assert (found.batch_size, found.epochs) == (512, 12)
-    assert settings(*NEEDED, "--head", "gru").batch_size == 64
+    assert (found.batch_size(100_000), found.batch_size(1000), found.epochs) == (512, 40, 12)
+    assert settings(*NEEDED, "--head", "gru").batch_size(100_000) == 64
     assert found.head.hidden == 256
     assert settings(*NEEDED, "--hidden-dim", "0").head.hidden == 0
     assert settings(*NEEDED, "--head", "gru").head.hidden == 0
