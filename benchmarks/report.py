@@ -49,10 +49,16 @@ NOTES = """
 """
 
 
-def run_all(texts: dict[str, str | None]) -> None:
-    """Run every benchmark; a line of their output is a figure."""
+def run_all(texts: dict[str, str | None], only: list[str]) -> None:
+    """Run every benchmark, or some again; a line of their output is a figure."""
     lines = [json.dumps({"benchmark": "machine", **machine()})]
+    if only:
+        kept = [json.loads(line) for line in FIGURES.read_text(encoding="utf-8").splitlines()]
+        others = [f for f in kept if f["benchmark"] not in (*only, "machine")]
+        lines += [json.dumps(figure) for figure in others]
     for name, *options in COMMANDS:
+        if only and Path(name).stem not in only:
+            continue
         if texts.get(name):
             options = [*options, "--text", str(texts[name])]
         command = [sys.executable, str(ROOT / "benchmarks" / name), *options]
@@ -315,7 +321,8 @@ def write_page() -> None:
         "Written by `make bench`: each figure is a median of contenders that took turns in one",
         "process, and the share of peak is that of the best square product measured in the same",
         "run; of near peak, that of the best one measured just before, in the median of rounds.",
-        "The machine was a shared one: ratios are worth more than times.",
+        "A round in which the host of a virtual machine took the cores away is repeated. It was a",
+        "shared one: ratios are worth more than times.",
         "",
         f"{where['date']}; {where['processor']}, {where['cores']} cores, {where['memory_gib']} "
         f"GiB, no GPU; Python {where['python']}, torch {where['torch']}, deepspeed "
@@ -339,6 +346,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--write-only", action="store_true", help="from benchmarks/figures.jsonl")
+    parser.add_argument("--only", nargs="*", default=[], help="measure these again")
     parser.add_argument("--encoder-text", help="raw text (default: words spelt like English)")
     parser.add_argument("--inference-text", help="raw lines, or a .csv (default: Zipf's law)")
     arguments = parser.parse_args()

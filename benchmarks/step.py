@@ -9,6 +9,7 @@ the same run) that the arithmetic of a perfect implementation would need.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import sys
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import psutil
 import torch
-from measure import figure, product_peak
+from measure import figure, least_disturbed, product_peak
 from torch import Tensor
 from torch.nn import functional as F
 from zipf import write_zipf_corpus
@@ -143,15 +144,20 @@ def measure(config: Config, corpus: Corpus, arguments: argparse.Namespace) -> No
     """Take some steps and print where their time went."""
     parts = Parts(config, corpus, arguments.rows)
     parts.step(0)  # warm-up
-    parts.seconds.clear()
-    peaks, distinct = [], []
-    for step in range(1, arguments.steps + 1):
-        peaks.append(product_peak())
-        distinct.append(parts.step(step))
-    totals = [sum(values) for values in zip(*parts.seconds.values(), strict=True)]
+    numbers = itertools.count(1)
+
+    def take_round() -> tuple[float, int, dict[str, float]]:
+        parts.seconds.clear()
+        peak, distinct = product_peak(repeats=3), parts.step(next(numbers))
+        return peak, distinct, {name: values[0] for name, values in parts.seconds.items()}
+
+    taken = least_disturbed(take_round, arguments.steps)
+    peaks, distinct = [peak for peak, _, _ in taken], [count for _, count, _ in taken]
+    seconds = {name: [times[name] for _, _, times in taken] for name in taken[0][2]}
+    totals = [sum(times.values()) for _, _, times in taken]
     label = {"config": arguments.config.stem, "vocabulary": corpus.vocabulary_size}
     label |= {"batch": f"{arguments.rows} x {config.data.unroll_steps}"}
-    for name, values in {**parts.seconds, "step": totals}.items():
+    for name, values in {**seconds, "step": totals}.items():
         spread = [round(min(values), 5), round(max(values), 5)]
         figure("step", **label, part=name, seconds=statistics.median(values), spread=spread)
     time_steps = config.data.unroll_steps
