@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import torch
-from measure import Measured, figure, without_kernels
+from measure import Measured, elsewhere, figure, without_kernels
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -149,8 +149,8 @@ def main() -> None:
     measured = Measured(
         {
             "ours": lambda: distinct_pass(encoder, ids, inverse, grad),
-            "convolutions, distinct words": convolutions_on_distinct,
-            "convolutions, every token": convolutions_on_tokens,
+            "convolutions, distinct words": elsewhere(convolutions_on_distinct),
+            "convolutions, every token": elsewhere(convolutions_on_tokens),
         },
         arguments.rounds,
     )

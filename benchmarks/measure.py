@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import statistics
@@ -15,8 +16,10 @@ import psutil
 import torch
 
 from bilm import native
+from bilm.process_settings import M_MMAP_MAX
 
 T = TypeVar("T")
+DEFAULT_MMAP_MAX = 65536  # glibc's own
 MAX_STOLEN = 0.05  # of a core, in a round that counts
 
 
@@ -60,6 +63,21 @@ def without_kernels() -> Iterator[None]:
         yield
     finally:
         native.library = library
+
+
+def elsewhere(function: Callable[[], object]) -> Callable[[], None]:
+    """A contender's call as in a process without our settings: large blocks are given back."""
+
+    def run() -> None:
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is None:
+            function()
+            return
+        mallopt(M_MMAP_MAX, DEFAULT_MMAP_MAX)
+        function()
+        mallopt(M_MMAP_MAX, 0)
+
+    return run
 
 
 def stolen_seconds() -> float:

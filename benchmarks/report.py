@@ -39,8 +39,8 @@ NOTES = """
 - What is not a product in a step: the LSTM's cell in backward and forward (memory-bound), sums for
   biases, the random numbers of dropout, look-up of characters, norm and optimiser. The products
   themselves run below the square one's rate where 128 rows meet a weight of 16,384 columns.
-- A training process keeps freed memory (`bilm/process_settings.py`); so do the benchmarks. Set any
-  `MALLOC_` variable of your own to decide otherwise.
+- A training process keeps freed memory (`bilm/process_settings.py`); so do the benchmarks, except
+  while a contender of others has its turn. Any `MALLOC_` variable of your own decides otherwise.
 - Without a C compiler, or with `BILM_NATIVE=0`, everything runs in plain torch, with the same
   numbers; on CUDA too. No GPU was at hand: nothing on this page says anything about one.
 - For orientation: on two such cores the original TensorFlow program takes 17 s for one step of 128
