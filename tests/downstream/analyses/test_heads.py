@@ -42,7 +42,8 @@ def test_all_layers_and_each_alone(place: Path, capsys: pytest.CaptureFixture[st
         test = of_kind["test"]
         assert test["mean"] == pytest.approx(np.mean(test["values"]))
         assert test["std"] == pytest.approx(np.std(test["values"], ddof=1))
-        assert test["mean"] > 0.5
+        assert test["mean"] > 0.4  # three classes, and a biLM that has learned nothing
+    assert figures["layer:0"]["test"]["mean"] > 0.6  # words alone tell the topics apart
     assert "| layer 2 (top)" in capsys.readouterr().out
 
 
