@@ -38,7 +38,7 @@ AXES: dict[str, tuple[int, ...]] = {
     "vocabulary": (10_000, 50_000, 200_000, 793_471),
     "corpus": (200_000, 1_000_000, 5_000_000),
 }
-RANK_ROWS, RANK_STEPS, RANK_ROUNDS = 128, 6, 2
+RANK_STEPS, RANK_ROUNDS = 5, 2
 
 
 class Sizes:
@@ -83,7 +83,6 @@ def words_per_second(corpus: Path, output: Path, ranks: int) -> float:
         *("deepspeed", "--quiet", "--num_gpus", str(ranks), str(ROOT / "launch" / "pretrain.py")),
         *("--config", str(CONFIG), f"data.corpus={corpus}", f"train.output_dir={output}"),
         *(f"train.max_steps={RANK_STEPS}", "train.log.every_steps=1"),
-        f"deepspeed.train_batch_size={RANK_ROWS}",
     ]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": path}

@@ -171,6 +171,7 @@ class Embedder:
                 yield from self._carry_on(sentences, batch_size, output)
             return
         for window in windows(words, self.limits.window_words):
+            self._vectors.add(word for sentence in window for word in sentence)
             results: dict[int, FloatArray] = {}
             lengths = [len(sentence) + 2 for sentence in window]
             for indices in length_batches(lengths, self.limits.batch_words):
