@@ -245,15 +245,16 @@ def step_part(figures: list[Figure]) -> list[str]:
 def scaling_part(figures: list[Figure]) -> list[str]:
     """Step time against each size, with the plot; ranks."""
     lines = ["## Scaling", "", "The model of configs/small.json, 64 rows x 20, 50,000 words, "]
-    lines[-1] += "one size changed at a time."
-    lines += ["", f"![step time and words a second against each size]({PLOT.name})", ""]
+    lines[-1] += "one size changed at a time; the projection is an eighth of the hidden size."
+    lines += ["", f"![words a second and step time against each size]({PLOT.name})", ""]
     lines += table(
-        ("size", "value", "step", "words/s"),
+        ("size", "value", "step", "of which LSTMs", "words/s"),
         (
             (
                 f["axis"],
                 f"{f['value']:,}",
                 _seconds(f["seconds"]) if "seconds" in f else "",
+                _seconds(f["lstm_seconds"]) if "lstm_seconds" in f else "",
                 f"{f['words_per_second']:,.0f}",
             )
             for f in figures
@@ -279,33 +280,50 @@ def other_part(title: str, figures: list[Figure]) -> list[str]:
 
 
 def plot(figures: list[Figure]) -> None:
-    """Step time against each size on logarithmic scales, with the line of the expected growth."""
+    """Words a second against each size; and step time, with the straight line through it."""
     import matplotlib
+    import numpy as np
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    axes = [f["axis"] for f in figures if "axis" in f]
-    names = list(dict.fromkeys(axes))
-    grid, cells = pyplot.subplots(2, 3, figsize=(12, 7), layout="constrained")
-    power = {"hidden": 1, "rows": 1, "unroll": 1, "vocabulary": 0, "corpus": 0, "ranks": 1}
-    titles = {"hidden": "hidden size (squared)", "corpus": "words of the corpus"}
-    for name, cell in zip(names, cells.flat, strict=False):
-        points = [f for f in figures if f.get("axis") == name]
-        x = [f["value"] ** 2 if name == "hidden" else f["value"] for f in points]
-        is_time = "seconds" in points[0]
-        y = [f["seconds"] if is_time else f["words_per_second"] for f in points]
-        cell.loglog(x, y, "o-", label="measured")
-        expected = [y[-1] * (value / x[-1]) ** power[name] for value in x]
-        cell.loglog(x, expected, "--", color="grey", label="linear" if power[name] else "flat")
-        cell.set_xlabel(titles.get(name, name))
-        cell.set_ylabel("step, seconds" if is_time else "words/s")
-        spread = max(y) / min(y)
-        if spread < 3:
-            cell.set_ylim(min(y) / 3, max(y) * 3)
-        cell.legend()
-        cell.grid(True, which="both", alpha=0.3)
-    grid.savefig(PLOT, dpi=110)
+    by_axis: dict[str, list[Figure]] = {}
+    for figure in figures:
+        if "axis" in figure:
+            by_axis.setdefault(figure["axis"], []).append(figure)
+    page, (rates, times) = pyplot.subplots(2, 4, figsize=(16, 7.5), layout="constrained")
+    for name, cell in zip(("hidden", "rows", "vocabulary", "ranks"), rates, strict=True):
+        x = [f["value"] for f in by_axis[name]]
+        cell.plot(x, [f["words_per_second"] for f in by_axis[name]], "o-")
+        cell.set(xlabel=name, ylabel="words/s", ylim=(0, None))
+        if name == "vocabulary":
+            cell.set_xscale("log")
+        if name == "ranks":
+            cell.set_xticks(x)
+    for name, label, key, cell in (
+        ("hidden", "hidden size squared, millions", "lstm_seconds", times[0]),
+        ("rows", "rows of the batch", "seconds", times[1]),
+        ("unroll", "unrolled steps", "seconds", times[2]),
+    ):
+        points = by_axis[name]
+        x = [f["value"] ** 2 / 1e6 if name == "hidden" else f["value"] for f in points]
+        y = [f[key] for f in points]
+        slope, start = np.polyfit(x, y, 1)
+        cell.plot([0, x[-1]], [start, start + slope * x[-1]], "--", color="grey", label="a line")
+        cell.plot(x, y, "o", label="measured")
+        cell.set(xlabel=label, ylim=(0, None), xlim=(0, None))
+        cell.set_ylabel("LSTMs, seconds" if name == "hidden" else "step, seconds")
+        cell.legend(loc="lower right")
+    for name in ("vocabulary", "corpus"):
+        points = by_axis[name]
+        label = "words of the vocabulary" if name == "vocabulary" else "words of the corpus"
+        values = [f["value"] for f in points]
+        times[3].semilogx(values, [f["seconds"] for f in points], "o-", label=label)
+    times[3].set(xlabel="words", ylabel="step, seconds", ylim=(0, None))
+    times[3].legend(loc="lower right")
+    for cell in (*rates, *times):
+        cell.grid(True, alpha=0.3)
+    page.savefig(PLOT, dpi=100)
 
 
 def write_page() -> None:

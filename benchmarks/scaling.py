@@ -9,6 +9,7 @@ one JSON line a figure.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -20,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from measure import Measured, figure
+from measure import figure, least_disturbed
 from step import Parts
 from zipf import write_zipf_corpus
 
@@ -32,12 +33,13 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "configs" / "small.json"
 ROWS, UNROLL, VOCABULARY, WORDS = 64, 20, 50_000, 1_000_000
 AXES: dict[str, tuple[int, ...]] = {
-    "hidden": (256, 512, 1024, 2048),
+    "hidden": (512, 1024, 1536, 2048),
     "rows": (16, 32, 64, 128),
     "unroll": (5, 10, 20, 40),
     "vocabulary": (10_000, 50_000, 200_000, 793_471),
     "corpus": (200_000, 1_000_000, 5_000_000),
 }
+PROJECTED = 8  # hidden units a projected one, in all published sizes
 RANK_STEPS, RANK_ROUNDS = 5, 2
 
 
@@ -54,27 +56,45 @@ class Sizes:
             write_zipf_corpus(path, value["corpus"], max(size, VOCABULARY), size, seed=1)
         config = load_config(
             CONFIG,
-            [f"model.lstm.dim={value['hidden']}", f"data.unroll_steps={value['unroll']}"],
+            [
+                f"model.lstm.dim={value['hidden']}",
+                f"model.lstm.projection_dim={value['hidden'] // PROJECTED}",
+                f"data.unroll_steps={value['unroll']}",
+            ],
         )
         self.parts, self.number = Parts(config, Corpus.open(path), value["rows"]), 0
 
-    def step(self) -> None:
-        """Take the next step."""
+    def step(self) -> tuple[float, float]:
+        """Take the next step: seconds of all, and of the LSTMs."""
+        self.parts.seconds.clear()
         self.parts.step(self.number)
         self.number += 1
+        seconds = {name: sum(values) for name, values in self.parts.seconds.items()}
+        return sum(seconds.values()), seconds["lstm"]
 
 
 def measure_axes(directory: Path, rounds: int) -> None:
     """The values of one axis take turns."""
     for axis, values in AXES.items():
-        points = {str(value): Sizes(directory, **{axis: value}) for value in values}
-        measured = Measured({name: point.step for name, point in points.items()}, rounds)
-        for value in values:
+        points = [Sizes(directory, **{axis: value}) for value in values]
+        for point in points:
+            point.step()  # warm-up
+        taken = least_disturbed(functools.partial(_steps_of, points), rounds)
+        for place, value in enumerate(values):
             words = (value if axis == "rows" else ROWS) * (value if axis == "unroll" else UNROLL)
-            seconds = measured.median(str(value))
+            seconds = statistics.median(found[place][0] for found in taken)
             figure(
-                "scaling", axis=axis, value=value, seconds=seconds, words_per_second=words / seconds
+                "scaling",
+                axis=axis,
+                value=value,
+                seconds=seconds,
+                lstm_seconds=statistics.median(found[place][1] for found in taken),
+                words_per_second=words / seconds,
             )
+
+
+def _steps_of(points: list[Sizes]) -> list[tuple[float, float]]:
+    return [point.step() for point in points]
 
 
 def words_per_second(corpus: Path, output: Path, ranks: int) -> float:
