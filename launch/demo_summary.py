@@ -91,7 +91,7 @@ def _show_classifiers(directory: Path) -> None:
         for mix, summary in found["classifier"]["summary"].items()
     ]
     for title, accuracy in rows:
-        print(f"  {title:<44} {accuracy:6.1%}")
+        print(f"  {title:<50} {accuracy:6.1%}")
     print(f"  report: {directory / 'classifier' / 'report.md'}")
 
 
