@@ -51,14 +51,13 @@ NOTES = """
 
 def run_all(texts: dict[str, str | None], only: list[str]) -> None:
     """Run every benchmark, or some again; a line of their output is a figure."""
-    lines = [json.dumps({"benchmark": "machine", **machine()})]
+    figures: list[Figure] = [{"benchmark": "machine", **machine()}]
+    wanted = [command for command in COMMANDS if not only or Path(command[0]).stem in only]
     if only:
+        again = {Path(name).stem for name, *_ in wanted} | {"machine"}
         kept = [json.loads(line) for line in FIGURES.read_text(encoding="utf-8").splitlines()]
-        others = [f for f in kept if f["benchmark"] not in (*only, "machine")]
-        lines += [json.dumps(figure) for figure in others]
-    for name, *options in COMMANDS:
-        if only and Path(name).stem not in only:
-            continue
+        figures += [figure for figure in kept if figure["benchmark"] not in again]
+    for name, *options in wanted:
         if texts.get(name):
             options = [*options, "--text", str(texts[name])]
         command = [sys.executable, str(ROOT / "benchmarks" / name), *options]
@@ -70,9 +69,9 @@ def run_all(texts: dict[str, str | None], only: list[str]) -> None:
         )
         for line in done.stdout.splitlines():
             if line.startswith("{"):
-                lines.append(json.dumps({"benchmark": Path(name).stem, **json.loads(line)}))
+                figures.append({"benchmark": Path(name).stem, **json.loads(line)})
                 print("  " + line, flush=True)
-    FIGURES.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    FIGURES.write_text("".join(json.dumps(f) + "\n" for f in figures), encoding="utf-8")
 
 
 def machine() -> Figure:
@@ -369,7 +368,8 @@ def main() -> None:
     parser.add_argument("--inference-text", help="raw lines, or a .csv (default: Zipf's law)")
     arguments = parser.parse_args()
     if not arguments.write_only:
-        run_all({"encoder.py": arguments.encoder_text, "inference.py": arguments.inference_text})
+        texts = {"encoder.py": arguments.encoder_text, "inference.py": arguments.inference_text}
+        run_all(texts, arguments.only)
     write_page()
 
 
