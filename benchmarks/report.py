@@ -338,8 +338,8 @@ def write_page() -> None:
         "Written by `make bench`: each figure is a median of contenders that took turns in one",
         "process, and the share of peak is that of the best square product measured in the same",
         "run; of near peak, that of the best one measured just before, in the median of rounds.",
-        "A round in which the host of a virtual machine took the cores away is repeated. It was a",
-        "shared one: ratios are worth more than times.",
+        "A round in which the host of a virtual machine took the cores away is repeated. The",
+        "machine was a shared one: ratios are worth more than times.",
         "",
         f"{where['date']}; {where['processor']}, {where['cores']} cores, {where['memory_gib']} "
         f"GiB, no GPU; Python {where['python']}, torch {where['torch']}, deepspeed "
