@@ -62,7 +62,9 @@ def run_all(texts: dict[str, str | None], only: list[str]) -> None:
             options = [*options, "--text", str(texts[name])]
         command = [sys.executable, str(ROOT / "benchmarks" / name), *options]
         shown = [Path(option).name if "/" in option else option for option in options]
-        print(" ".join(["python", f"benchmarks/{name}", *shown]), flush=True)
+        told = " ".join(["python", f"benchmarks/{name}", *shown])
+        print(told, flush=True)
+        figures.append({"benchmark": Path(name).stem, "command": told})
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
             command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True
@@ -329,8 +331,10 @@ def write_page() -> None:
     """docs/performance.md from the figures."""
     figures = [json.loads(line) for line in FIGURES.read_text(encoding="utf-8").splitlines()]
     by_name: dict[str, list[Figure]] = {}
+    commands = [figure["command"] for figure in figures if "command" in figure]
     for figure in figures:
-        by_name.setdefault(figure["benchmark"], []).append(figure)
+        if "command" not in figure:
+            by_name.setdefault(figure["benchmark"], []).append(figure)
     where = by_name["machine"][0]
     lines = [
         "# Performance",
@@ -344,6 +348,10 @@ def write_page() -> None:
         f"{where['date']}; {where['processor']}, {where['cores']} cores, {where['memory_gib']} "
         f"GiB, no GPU; Python {where['python']}, torch {where['torch']}, deepspeed "
         f"{where['deepspeed']}.",
+        "",
+        "```",
+        *commands,
+        "```",
         "",
         *lstm_part(by_name["lstm"]),
         *encoder_part(by_name["encoder"]),
