@@ -38,7 +38,7 @@ check: .venv/.installed     ## ruff, mypy and the fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m 'not slow' -n 2
+	$(BIN)/python -m pytest -m 'not slow and not chaos' -n 2
 
 bench: .venv/.installed     ## every benchmark, and docs/performance.md; half an hour, on a quiet machine
 	$(BIN)/python benchmarks/report.py
