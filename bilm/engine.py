@@ -33,6 +33,7 @@ from torch import Tensor, nn
 
 from bilm.config import Config
 from bilm.errors import BilmError, CheckpointError, ConfigError, PeerError
+from bilm.lost_ranks import Watch
 from bilm.model import BiLm
 from bilm.optimizer import STATE_NAMES, build_optimizer, clip_gradients
 
@@ -59,6 +60,9 @@ class Cluster:
             timeout=datetime.timedelta(seconds=timeout_seconds),
             verbose=False,
         )
+        self._watch: Watch | None = None
+        if self.world > 1:
+            self._watch = Watch(self.rank, self.world, timeout_seconds, self.broadcast_json)
 
     @property
     def is_first(self) -> bool:
@@ -113,6 +117,25 @@ class Cluster:
             raise failure
         if any(failed):
             raise PeerError("another rank has failed")
+
+    def note_step(self, step: int) -> None:
+        """Tell the other ranks which step this one is at."""
+        if self._watch is not None:
+            self._watch.note_step(step)
+
+    @contextmanager
+    def naming_lost_ranks(self) -> Iterator[None]:
+        """Whatever this rank leaves for: the others do not miss it, and it names whom it misses."""
+        try:
+            yield
+        except RuntimeError as error:
+            lost = None if self._watch is None else self._watch.explain(error)
+            if lost is None:
+                raise
+            raise lost from None
+        finally:
+            if self._watch is not None:
+                self._watch.stop()
 
     def close(self) -> None:
         """Leave the group in order."""

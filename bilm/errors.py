@@ -14,6 +14,7 @@ from typing import NoReturn
 
 USER_ERROR_EXIT_CODE = 2
 DIVERGED_EXIT_CODE = 3
+LOST_RANK_EXIT_CODE = 4
 INTERRUPTED_EXIT_CODE = 130
 
 
@@ -51,6 +52,12 @@ class DivergedError(BilmError):
 
 class PeerError(BilmError):
     """Another rank has failed, and has said why."""
+
+
+class LostRankError(BilmError):
+    """A rank of this run is gone, or does not answer."""
+
+    exit_code = LOST_RANK_EXIT_CODE
 
 
 def run_command(main: Callable[[], int | None], tear_down: bool = True) -> NoReturn:

@@ -108,17 +108,18 @@ def _prepared(config: Config, fresh: bool) -> Iterator[tuple[Run, BatchStream, i
     stop.listen()
     cluster = Cluster(config.train.timeout_seconds)
     directory = Path(config.train.output_dir)
-    with cluster.together():
-        corpus = Corpus.open(config.data.corpus)
-        stream, heldout = _streams(config, corpus, cluster)
-    with locked(directory, cluster):
-        store = CheckpointStore(directory / "checkpoints")
-        checkpoint = open_run(directory, store, config, corpus, cluster, fresh)
-        model = _build_model(config, corpus, cluster, checkpoint)
-        engine = Engine(cluster, model, config)
-        run = _resume(config, cluster, corpus, engine, store, heldout, stop, checkpoint)
-        write_config(directory, config, cluster)
-        yield run, stream, _num_steps(config, stream)
+    with cluster.naming_lost_ranks():
+        with cluster.together():
+            corpus = Corpus.open(config.data.corpus)
+            stream, heldout = _streams(config, corpus, cluster)
+        with locked(directory, cluster):
+            store = CheckpointStore(directory / "checkpoints")
+            checkpoint = open_run(directory, store, config, corpus, cluster, fresh)
+            model = _build_model(config, corpus, cluster, checkpoint)
+            engine = Engine(cluster, model, config)
+            run = _resume(config, cluster, corpus, engine, store, heldout, stop, checkpoint)
+            write_config(directory, config, cluster)
+            yield run, stream, _num_steps(config, stream)
     cluster.close()
 
 
@@ -162,6 +163,8 @@ class Run:
             must_stop = self.take_step(stream, parts, num_steps)
             progress.step += 1
             # ----
+
+            self.cluster.note_step(progress.step)
 
             self.meters.add(steps=1.0, seconds=time.monotonic() - begun, waited=waited)
             if progress.step % train.log.every_steps == 0 or progress.step == num_steps:

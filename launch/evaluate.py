@@ -79,25 +79,30 @@ def _evaluate(arguments: argparse.Namespace) -> Perplexity:
     from bilm.initial_weights import load_source
 
     cluster = Cluster(timeout_seconds=1800)
-    with cluster.together():
-        corpus = Corpus.open(arguments.corpus)
-        source = load_source(arguments.model)
-        _check_fit(source, corpus, arguments)
-        characters = source.model.config.characters
-        stream = BatchStream(
-            corpus,
-            arguments.split,
-            arguments.rows,
-            arguments.unroll,
-            rank=cluster.rank,
-            world=cluster.world,
-            shuffle=False,
-            max_characters=characters.max_characters if characters is not None else MIN_CHARACTERS,
-        )
-        if stream.num_predictions == 0:
-            raise CorpusError(f"the split {arguments.split!r} of {corpus.path} has no sentences")
-        sums = loss_sums(source.model.to(cluster.device), stream, cluster.device)
-    totals = cluster.gather(sums).cpu().sum(dim=0)
+    with cluster.naming_lost_ranks():
+        with cluster.together():
+            corpus = Corpus.open(arguments.corpus)
+            source = load_source(arguments.model)
+            _check_fit(source, corpus, arguments)
+            characters = source.model.config.characters
+            stream = BatchStream(
+                corpus,
+                arguments.split,
+                arguments.rows,
+                arguments.unroll,
+                rank=cluster.rank,
+                world=cluster.world,
+                shuffle=False,
+                max_characters=characters.max_characters
+                if characters is not None
+                else MIN_CHARACTERS,
+            )
+            if stream.num_predictions == 0:
+                raise CorpusError(
+                    f"the split {arguments.split!r} of {corpus.path} has no sentences"
+                )
+            sums = loss_sums(source.model.to(cluster.device), stream, cluster.device)
+        totals = cluster.gather(sums).cpu().sum(dim=0)
     cluster.close()
     return perplexity_of(totals, corpus, arguments.split)
 

@@ -4,7 +4,8 @@ The same command on an existing `train.output_dir` resumes that run. Without the
 launcher (`python launch/pretrain.py ...`) it is a run of one rank.
 
 Exit codes: 0 done; 2 a mistake in the configuration, the corpus or the run directory; 3 a loss that
-is not a number; 75 stopped by a signal and saved: the same command goes on from there.
+is not a number; 4 a rank is lost; 75 stopped by a signal and saved. After 4 and 75 the same command
+goes on from there.
 """
 
 from __future__ import annotations

@@ -95,15 +95,21 @@ def launch(
     return done
 
 
-def start(corpus: Path, output: Path, *overrides: str, ranks: int = 1) -> subprocess.Popen[bytes]:
-    """Start in the background, in a process group of its own."""
+def start(
+    corpus: Path,
+    output: Path,
+    *overrides: str,
+    ranks: int = 1,
+    extra: dict[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start in the background, in a process group of its own, with `extra` environment."""
     output.parent.mkdir(parents=True, exist_ok=True)
     log = open(output.with_suffix(".log"), "ab")  # noqa: SIM115
     return subprocess.Popen(
         command_for(corpus, output, *overrides, ranks=ranks),
         stdout=log,
         stderr=log,
-        env=environment(),
+        env=environment() | (extra or {}),
         cwd=ROOT,
         start_new_session=True,
     )

@@ -1,0 +1,81 @@
+"""Commands that are run once: what a stage gave is kept, and a second run goes on after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bilm.atomic import write_text
+from bilm.errors import CorpusError
+from bilm.strict_json import read_json
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a stage took."""
+
+    name: str
+    command: list[str]
+    seconds: float
+    peak_memory_gib: float  # of its largest process
+    output: str  # what it printed
+
+
+class Stages:
+    """Runs commands below `work`, each at most once."""
+
+    def __init__(self, work: Path) -> None:
+        self._directory = work / "stages"
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def run(self, name: str, *command: str | Path) -> Done:
+        """Run a command of this project, unless that very command has been done already."""
+        words = [str(word) for word in command]
+        path = self._directory / f"{name}.json"
+        if path.is_file():
+            done = Done(**read_json(path, CorpusError))
+            if done.command == words:
+                print(f"{name}: done before", flush=True)
+                return done
+        print(f"{name}: {' '.join(words)}", flush=True)
+        log = self._directory / f"{name}.log"
+        start = time.monotonic()
+        with log.open("ab") as errors:
+            process = subprocess.Popen(
+                _executable(words), stdout=subprocess.PIPE, stderr=errors, env=_environment()
+            )
+            assert process.stdout is not None
+            output = process.stdout.read().decode()
+            _, status, usage = os.wait4(process.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        process.returncode = code
+        seconds = time.monotonic() - start
+        if code != 0:
+            last = log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise CorpusError(f"stage {name} ended with {code}; the end of {log}:\n{last}")
+        done = Done(name, words, seconds, _peak_gib(usage), output)
+        write_text(path, json.dumps(asdict(done), indent=1) + "\n")
+        print(f"{name}: {seconds:.0f} s, {done.peak_memory_gib:.2f} GiB", flush=True)
+        return done
+
+
+def _peak_gib(usage: resource.struct_rusage) -> float:
+    return usage.ru_maxrss / 2**20  # KiB on Linux
+
+
+def _executable(words: list[str]) -> list[str]:
+    """`python` and `deepspeed` of this environment, whatever the shell has."""
+    if words[0] == "python":
+        return [sys.executable, *words[1:]]
+    return [str(Path(sys.executable).with_name(words[0])), *words[1:]]
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    return {**os.environ, "PATH": path}
