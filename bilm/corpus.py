@@ -51,7 +51,7 @@ from bilm.corpus_manifest import (
 )
 from bilm.errors import CorpusError
 from bilm.lexicon import OFFSETS_FILE, Lexicon, write_lexicon
-from bilm.mapped_file import Bytes, map_file, npy_bytes, sha256
+from bilm.mapped_file import Bytes, Stamp, map_file, npy_bytes, sha256, stamp
 from bilm.tokenizers import SENTENCEPIECE_FILE, Tokenizer, load_tokenizer
 from bilm.vocabulary import UNKNOWN_ID, Vocabulary
 
@@ -261,6 +261,7 @@ class Corpus:
         self.vocabulary_size = manifest.vocabulary_size
         self._lock = threading.Lock()
         self._maps: dict[str, Bytes] = {}
+        self._stamps: dict[str, Stamp | None] = {}  # of the files when they were mapped
         self._verified: set[str] = set()
         self._files: dict[str, FileInfo | ShardInfo] = dict(manifest.files)
         for split in manifest.splits.values():
@@ -372,9 +373,12 @@ class Corpus:
     def block(self, split: str, index: int, verify: bool = True) -> tuple[Ids, Ids]:
         """The word ids of a block's sentences, one after the other, and the words of each.
 
-        With `verify` the shard's sha256 is checked before its first use.
+        With `verify` the shard's sha256 is checked before its first use. A file that is no longer
+        the one that was opened is refused, unless its content is the same.
         """
         name = self.block_shard(split, index)
+        for file in (name, *self.manifest.files):
+            self._refuse_change(file)
         if verify:
             self.verify_file(name)
         shard = self._map(name).view("<i4")
@@ -396,8 +400,24 @@ class Corpus:
     def _map(self, name: str) -> Bytes:
         with self._lock:
             if name not in self._maps:
+                self._stamps[name] = stamp(self.path / name)
                 self._maps[name] = map_file(self.path / name, self._files[name].bytes)
             return self._maps[name]
+
+    def _refuse_change(self, name: str) -> None:
+        """A file that was written to or replaced since it was opened must be the same in content.
+
+        The system's own note of the last change is compared, which costs microseconds.
+        """
+        self._map(name)
+        if stamp(self.path / name) == self._stamps[name]:
+            return
+        with self._lock:
+            del self._maps[name]
+        try:
+            self.verify_file(name, again=True)
+        except CorpusError as error:
+            raise CorpusError(f"the corpus has changed since it was opened: {error}") from None
 
     def _refuse_strangers(self) -> None:
         """A file of ours that `corpus.json` does not know: two corpora in one place."""

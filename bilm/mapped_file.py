@@ -23,6 +23,7 @@ import numpy.typing as npt
 from bilm.errors import CorpusError
 
 Bytes = npt.NDArray[np.uint8]
+Stamp = tuple[int, int, int, int]
 
 _HASH_STEP = 1 << 24
 _MAX_NPY_HEADER = 4096
@@ -63,6 +64,15 @@ def map_file(path: Path, num_bytes: int) -> Bytes:
         return np.frombuffer(mapped, dtype=np.uint8)
     finally:
         os.close(descriptor)
+
+
+def stamp(path: Path) -> Stamp | None:
+    """What changes when a file is written to or replaced; None if there is none."""
+    try:
+        status = path.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def sha256(data: Bytes) -> str:

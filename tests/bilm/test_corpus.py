@@ -603,3 +603,41 @@ def test_the_reading_side_needs_no_torch() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "False"
+
+
+def _overwrite(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    with path.open("r+b") as file:
+        file.write(data)
+
+
+def _replace(path: Path) -> None:
+    other = path.with_suffix(".other")
+    other.write_bytes(path.read_bytes()[::-1])
+    other.replace(path)
+
+
+def _cut(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("change", [_overwrite, _replace, _cut, Path.unlink])
+@pytest.mark.parametrize("name", ["train-00000.tar", "lexicon.bin"])
+def test_a_change_under_a_reader_is_seen(
+    corpus: Corpus, name: str, change: Callable[[Path], None]
+) -> None:
+    corpus.verify()
+    corpus.block("train", 0, verify=False)
+    change(corpus.path / name)
+    with pytest.raises(CorpusError, match=f"changed since it was opened.*{name}"):
+        corpus.block("train", 0, verify=False)
+
+
+def test_the_same_content_again_is_no_change(corpus: Corpus) -> None:
+    before = corpus.block("train", 0)[0].copy()
+    path = corpus.path / "train-00000.tar"
+    path.with_suffix(".other").write_bytes(path.read_bytes())
+    path.with_suffix(".other").replace(path)
+    assert (corpus.block("train", 0)[0] == before).all()

@@ -42,7 +42,7 @@ watch.stop()
 Start = Callable[[int], list[subprocess.Popen[str]]]
 
 
-@pytest.fixture()
+@pytest.fixture
 def start(tmp_path: Path) -> Any:
     begun: list[subprocess.Popen[str]] = []
 
