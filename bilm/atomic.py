@@ -60,17 +60,27 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` as UTF-8, atomically."""
-    with atomic_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    """Write `text` to `path` as UTF-8, atomically. The OSError of a full disk names `path`."""
+    try:
+        with atomic_file(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    except OSError as e:
+        if not is_disk_full(e):
+            raise
+        free, needed = shutil.disk_usage(path.parent).free, len(text.encode())
+        why = f"{os.strerror(errno.ENOSPC)}: {needed:,} bytes needed, {free:,} bytes free"
+        raise OSError(errno.ENOSPC, why, str(path)) from None
 
 
 @contextmanager
-def atomic_directory(path: Path, error: type[BilmError], overwrite: bool = False) -> Iterator[Path]:
+def atomic_directory(
+    path: Path, error: type[BilmError], overwrite: bool = False, needed: int = 0
+) -> Iterator[Path]:
     """Yield a temporary directory; on success it becomes `path`, on failure it is removed.
 
     An existing `path` is refused unless `overwrite`; then it stays in place until the new one is
-    whole. A full disk is reported as `error`, with the free space.
+    whole. A full disk is reported as `error`, with the bytes needed (`needed`, if that is known
+    beforehand; then it is seen before anything is written) and free.
     """
     if path.exists() and not overwrite:
         raise error(f"{path} exists already; choose another place, or ask to overwrite it")
@@ -80,6 +90,8 @@ def atomic_directory(path: Path, error: type[BilmError], overwrite: bool = False
     except OSError as e:
         raise error(f"cannot create {path}: {e.strerror}") from None
     try:
+        if needed > shutil.disk_usage(temporary).free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         yield temporary
         os.chmod(temporary, 0o777 & ~_umask())
         for file in temporary.iterdir():  # some libraries write files for their owner alone
@@ -88,16 +100,27 @@ def atomic_directory(path: Path, error: type[BilmError], overwrite: bool = False
         _replace_directory(temporary, path)
         sync_directory(path.parent)
     except OSError as e:
-        if e.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if not is_disk_full(e):
             raise
         written = sum(f.stat().st_size for f in temporary.rglob("*") if f.is_file())
-        free = shutil.disk_usage(path.parent).free
-        raise error(
-            f"no space left while writing {path}: {written:,} bytes written, {free:,} bytes free; "
-            "nothing was kept, and whatever stood there before is untouched"
-        ) from None
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise error(disk_full_message(path, max(needed, written))) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def is_disk_full(error: OSError) -> bool:
+    """Whether the disk, a quota or a limit of the shell is what was met."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def disk_full_message(path: Path, needed: int) -> str:
+    """What to say when `path` could not be written; to be asked when temporary files are gone."""
+    free = shutil.disk_usage(path.parent).free
+    return (
+        f"no space left while writing {path}: at least {needed:,} bytes needed, {free:,} bytes "
+        "free; nothing was kept, and whatever stood there before is untouched"
+    )
 
 
 def _replace_directory(temporary: Path, path: Path) -> None:

@@ -84,7 +84,8 @@ class CheckpointStore:
     ) -> Checkpoint:
         """Write the checkpoint of `step`, and read it back."""
         path = self.directory / f"step-{step:08d}"
-        with atomic_directory(path, CheckpointError, overwrite=True) as temporary:
+        needed = sum(tensors[name][key].nbytes for name in TENSOR_FILES for key in tensors[name])
+        with atomic_directory(path, CheckpointError, True, needed) as temporary:
             for name in TENSOR_FILES:
                 save_tensors(tensors[name], temporary / f"{name}.safetensors")
             text = json.dumps({"version": VERSION, "step": step, **run}, indent=1, allow_nan=False)
@@ -175,9 +176,9 @@ def _verify_file(path: Path, entry: _FileEntry) -> None:
     except OSError as e:
         raise CheckpointError(f"cannot read {path}: {e.strerror}") from None
     if size != entry.bytes:
-        raise CheckpointError(f"{path} has {size:,} bytes; its manifest says {entry.bytes:,}")
+        raise CheckpointError(f"{path} has {size:,} bytes; {MANIFEST_FILE} says {entry.bytes:,}")
     if _sha256(path) != entry.sha256:
-        raise CheckpointError(f"{path} is damaged: its sha256 is not that of its manifest")
+        raise CheckpointError(f"{path} is damaged: its sha256 is not the one in {MANIFEST_FILE}")
 
 
 def _sha256(path: Path) -> str:

@@ -15,7 +15,6 @@ made from is in the attribute `bilm`.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
@@ -33,7 +32,7 @@ import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 
-from bilm.atomic import atomic_file, sync_directory, write_text
+from bilm.atomic import atomic_file, is_disk_full, sync_directory, write_text
 from bilm.errors import OutputError
 from bilm.pretrained import PretrainedBiLm
 from bilm.strict_json import read_json
@@ -45,7 +44,7 @@ HEADER_FILE = "run.json"
 JOINED_FILE = "joined.hdf5"
 LOCK_FILE = "lock"
 DATASET_BYTES = 1024  # what HDF5 itself needs for a dataset, and then some
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_HEADER_BYTES = 1 << 12
 
 
 class EmbeddingDump:
@@ -72,7 +71,8 @@ class EmbeddingDump:
             "shapes": torch.tensor([array.shape for array in arrays], dtype=torch.int64),
             "values": torch.from_numpy(np.concatenate([array.reshape(-1) for array in arrays])),
         }
-        with _full_disk(self.output), atomic_file(self._part(self.num_parts)) as temporary:
+        needed = sum(tensor.nbytes for tensor in tensors.values())
+        with _full_disk(self.output, needed), atomic_file(self._part(self.num_parts)) as temporary:
             save_tensors(tensors, temporary)
         self.num_parts += 1
         self.num_lines += len(arrays)
@@ -82,8 +82,9 @@ class EmbeddingDump:
         joined = self.directory / JOINED_FILE
         if not self.is_joined:
             sizes = [self._part(part).stat().st_size for part in range(self.num_parts)]
-            with _full_disk(self.output), atomic_file(joined) as temporary:
-                _prove_space(joined, sum(sizes) + DATASET_BYTES * self.num_lines + (1 << 20))
+            needed = sum(sizes) + DATASET_BYTES * self.num_lines + (1 << 20)
+            with _full_disk(self.output, needed), atomic_file(joined) as temporary:
+                _prove_space(joined, needed)
                 self._join(temporary, compression)
         os.replace(joined, self.output)
         sync_directory(self.output.parent)
@@ -144,7 +145,7 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
         raise OutputError(f"{output} is a directory; name a file")
     if exists and not overwrite and not directory.exists():
         raise OutputError(f"{output} exists already; choose another place, or say --overwrite")
-    with _full_disk(output):
+    with _full_disk(output, _HEADER_BYTES):
         output.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(exist_ok=True)
     with open(directory / LOCK_FILE, "a") as lock:
@@ -155,7 +156,7 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
         header = {"format": FORMAT, "version": 1, "run": run, "replaces": exists}
         if not _is_same_run(directory, header, overwrite):
             _clear(directory, everything=True)
-            with _full_disk(output):
+            with _full_disk(output, _HEADER_BYTES):
                 write_text(directory / HEADER_FILE, json.dumps(header, indent=2) + "\n")
         elif exists and not overwrite:
             if read_json(directory / HEADER_FILE, OutputError)["replaces"]:
@@ -211,17 +212,18 @@ def _remove(directory: Path) -> None:
 
 
 @contextmanager
-def _full_disk(output: Path) -> Iterator[None]:
+def _full_disk(output: Path, needed: int) -> Iterator[None]:
     """Say what can be done about a full disk, or a place that cannot be written to."""
     try:
         yield
     except OSError as e:
-        if e.errno not in _FULL:
+        if not is_disk_full(e):
             raise OutputError(f"cannot write {output}: {e.strerror or e}") from None
         free = shutil.disk_usage(output.parent).free
         raise OutputError(
-            f"no space left while writing {output}: {free:,} bytes free; what is done so far is "
-            f"kept in {partial_directory(output)}: make room and run the same command again"
+            f"no space left while writing {output}: at least {needed:,} bytes needed, {free:,} "
+            f"bytes free; what is done so far is kept in {partial_directory(output)}: make room "
+            "and run the same command again"
         ) from None
 
 

@@ -13,6 +13,8 @@ import math
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -70,8 +72,7 @@ class MetricsLog:
     def train(self, step: int, figures: dict[str, float]) -> None:
         """A line of training figures."""
         self._write({"event": "train", "step": step, **figures})
-        for name, value in figures.items():
-            self._board.add_scalar(f"train/{name}", value, step)
+        self._draw({f"train/{name}": value for name, value in figures.items()}, step)
         self._show(step, figures)
 
     def heldout(self, step: int, perplexity: Perplexity, seconds: float) -> None:
@@ -83,8 +84,7 @@ class MetricsLog:
             "unknown_share": perplexity.unknown_share,
         }
         self._write({"event": "heldout", "step": step, **figures, "seconds": seconds})
-        for name, value in figures.items():
-            self._board.add_scalar(f"heldout/{name}", value, step)
+        self._draw({f"heldout/{name}": value for name, value in figures.items()}, step)
         parts = ", ".join(f"{k} {v:.2f}" for k, v in perplexity.by_direction.items())
         self._say(
             f"step {step:,}: held-out perplexity {perplexity.mean:.2f} ({parts}; full softmax, "
@@ -94,33 +94,50 @@ class MetricsLog:
     def checkpoint(self, step: int, path: Path, seconds: float) -> None:
         """A saved checkpoint."""
         self._write({"event": "checkpoint", "step": step, "seconds": seconds})
-        self._board.add_scalar("time/checkpoint_seconds", seconds, step)
+        self._draw({"time/checkpoint_seconds": seconds}, step)
         self._say(f"step {step:,}: saved {path.name} in {seconds:.1f} s")
 
     def inspected(self, step: int, inspector: StepInspector) -> None:
         """Update-to-weight ratios, and distributions of weights and gradients."""
-        for module, ratio in inspector.update_ratios().items():
-            self._board.add_scalar(f"update_ratio/{module}", ratio, step)
+        ratios = inspector.update_ratios().items()
+        self._draw({f"update_ratio/{module}": ratio for module, ratio in ratios}, step)
         for name, tensor in inspector.histograms.items():
             if tensor.numel() and bool(torch.isfinite(tensor).all()):
-                self._board.add_histogram(name, tensor, step)
+                with self._told_of_full_disk():
+                    self._board.add_histogram(name, tensor, step)
 
     def close(self) -> None:
-        """Finish all files."""
+        """Finish all files. Every line of metrics.jsonl is on disk already."""
         if self._bar is not None:
             self._bar.close()
-        self._board.close()
-        self._file.close()
+        for file in (self._board, self._file):
+            try:
+                file.close()
+            except OSError as error:
+                logger.warning("the end of TensorBoard's file may be missing: %s", error.strerror)
+
+    def _draw(self, figures: dict[str, float], step: int) -> None:
+        with self._told_of_full_disk():
+            for name, value in figures.items():
+                self._board.add_scalar(name, value, step)
 
     def _write(self, line: dict[str, Any]) -> None:
-        try:
-            self._file.write(json.dumps(line, allow_nan=False) + "\n")
+        text = json.dumps(line, allow_nan=False) + "\n"
+        with self._told_of_full_disk(len(text)):
+            self._file.write(text)
             self._file.flush()
+
+    @contextmanager
+    def _told_of_full_disk(self, needed: int = 0) -> Iterator[None]:
+        """An error of writing says what to do; TensorBoard's may be of what it was given before."""
+        try:
+            yield
         except OSError as error:
             free = shutil.disk_usage(self._path.parent).free
             raise CheckpointError(
-                f"cannot write to {self._path}: {error.strerror}, {free:,} bytes free; make room, "
-                "and the same command goes on from the newest checkpoint"
+                f"cannot write to {self._path} or {TENSORBOARD_DIRECTORY}/ beside it: "
+                f"{error.strerror}; {max(1, needed):,} bytes needed, {free:,} bytes free; make "
+                "room, and the same command goes on from the newest checkpoint"
             ) from None
 
     def _show(self, step: int, figures: dict[str, float]) -> None:

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import faults
-from tests.chaos.jobs import SAVE_EVERY, SETTINGS, kill_all, last_step, newest_step, wait_until
+from tests.chaos.jobs import (
+    SAVE_EVERY,
+    SECONDS,
+    SETTINGS,
+    kill_all,
+    last_step,
+    newest_step,
+    wait_until,
+)
 from tests.chaos.table import Row, row
 from tests.launch.launching import assert_same_run, build_demo_corpus, launch, start
 
@@ -58,10 +66,10 @@ def _chain(
             if moment == "start":
                 time.sleep(8 * delay)
             elif moment == "training":
-                wait_until(lambda before=before: last_step(broken) > before, process)
+                wait_until(lambda b=broken, s=before: last_step(b) > s, process)
                 time.sleep(delay)
             else:
-                wait_until(lambda process=process: process.poll() is not None, process)
+                process.wait(timeout=SECONDS)
             kill_all(process)
             lost.append(last_step(broken) - newest_step(broken))
             assert lost[-1] <= SAVE_EVERY, f"{lost[-1]} steps are lost"
@@ -72,5 +80,5 @@ def _chain(
         launch(corpus, broken, *settings, ranks=ranks)
         assert_same_run(whole, broken, STEPS)
     trying.tried -= 1  # the end of a chain is no kill of its own
-    worst = max(lost + [int(trying.worst.split()[0])] if trying.worst else lost)
+    worst = max(*lost, int(trying.worst.split()[0]) if trying.worst else 0)
     trying.worst = f"{worst} steps lost (saved every {SAVE_EVERY}); losses and weights bit-equal"

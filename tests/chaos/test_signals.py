@@ -46,9 +46,9 @@ def test_thirty_sigterms(tmp_path: Path) -> None:
                     step = last_step(output)
                     if moment == "twice":
                         time.sleep(0.1)
-                        _send([p for p in tree if p.is_running()], target)
+                        _send(tree, target)
                     code = process.wait(timeout=60)
-                    _, alive = psutil.wait_procs(tree, timeout=30)
+                    psutil.wait_procs(tree, timeout=30)
                     seconds = time.monotonic() - begun
                     left = left_over(tree)
                 finally:
@@ -56,7 +56,9 @@ def test_thirty_sigterms(tmp_path: Path) -> None:
                 slowest = max(slowest, seconds)
                 assert seconds < 30, f"it took {seconds:.1f} s"
                 assert not left, f"{left} are left"
-                assert code in CODES, f"exit code {code}"
+                # DeepSpeed's outer process says 0 if its launcher ends before it listens
+                has_begun = output.exists()
+                assert code in CODES or (code == 0 and not has_begun), f"exit code {code}"
                 if step or moment in ("warm-up", "training"):
                     # `step` + 1 was being made; the next one may have begun before all agreed
                     latest = max(latest, newest_step(output) - step - 1)
@@ -94,10 +96,9 @@ def _wait_for(
 
 
 def _send(tree: list[psutil.Process], target: str) -> None:
-    ranks = ranks_of([p for p in tree if p.is_running()])
+    alive = set(left_over(tree))
+    ranks = ranks_of([process for process in tree if process.pid in alive])
     goals = {"outer": tree[:1], "launcher": tree[1:2], "rank": ranks[1:2], "all": tree}[target]
     for process in goals or tree[:1]:  # in the first second there are no ranks yet
-        try:
+        if process.pid in alive:
             process.send_signal(signal.SIGTERM)
-        except psutil.NoSuchProcess:
-            pass

@@ -1,0 +1,146 @@
+"""Resumed runs from altered checkpoints: `python -m tests.chaos.resuming CONFIG RUN WORK`.
+
+RUN was stopped half-way. Each case copies it, takes one field out of its newest checkpoint (or sets
+a tensor to zero), signs the checkpoint again, and goes on in a forked child of one rank. One JSON
+object a line: the field, the child's exit code, its error, and the curve and weights that it got.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from bilm.checkpoints import MANIFEST_FILE, RUN_FILE, TENSOR_FILES, CheckpointStore
+from bilm.config import load_config
+from bilm.errors import BilmError
+from bilm.train import train
+from tests.launch.launching import events
+
+Alter = Callable[[Path], None]
+
+
+def cases(checkpoint: Path) -> Iterator[tuple[str, Alter]]:
+    """Every field of a checkpoint, and what is done to it."""
+    run = json.loads((checkpoint / RUN_FILE).read_text(encoding="utf-8"))
+    for path in _paths(run):
+        yield "/".join(("run", *path)), lambda place, path=path: _drop_key(place, path)
+    for file in TENSOR_FILES:
+        for name in load_file(checkpoint / f"{file}.safetensors"):
+            for what in ("drop", "zero"):
+                yield (
+                    f"{what} {file}/{name}",
+                    lambda place, f=file, n=name, w=what: _alter_tensor(place, f, n, w),
+                )
+
+
+def _paths(tree: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The way to every key, inner ones too."""
+    for key, value in tree.items():
+        yield (*above, key)
+        if isinstance(value, dict):
+            yield from _paths(value, (*above, key))
+
+
+def _drop_key(checkpoint: Path, path: tuple[str, ...]) -> None:
+    tree = json.loads((checkpoint / RUN_FILE).read_text(encoding="utf-8"))
+    node = tree
+    for key in path[:-1]:
+        node = node[key]
+    del node[path[-1]]
+    (checkpoint / RUN_FILE).write_text(json.dumps(tree), encoding="utf-8")
+
+
+def _alter_tensor(checkpoint: Path, file: str, name: str, what: str) -> None:
+    tensors = load_file(checkpoint / f"{file}.safetensors")
+    if what == "drop":
+        del tensors[name]
+    else:
+        tensors[name] = torch.zeros_like(tensors[name])
+    save_file(tensors, checkpoint / f"{file}.safetensors")
+
+
+def sign(checkpoint: Path) -> None:
+    """A manifest that fits the files."""
+    files = {
+        file.name: {
+            "bytes": file.stat().st_size,
+            "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        }
+        for file in sorted(checkpoint.iterdir())
+        if file.name != MANIFEST_FILE
+    }
+    text = json.dumps({"files": files}, indent=1) + "\n"
+    (checkpoint / MANIFEST_FILE).write_text(text, encoding="utf-8")
+
+
+def go_on(config: Path, overrides: list[str], output: Path) -> tuple[int, str]:
+    """Resume in a forked child; its exit code and what it said."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process == 0:
+        code, said = 1, io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said):
+                code = train(load_config(config, [*overrides, f"train.output_dir={output}"]))
+        except BilmError as error:
+            code = error.exit_code
+            said.write(f"error: {error}")
+        except BaseException as error:
+            said.write(repr(error))
+        os.write(writing, said.getvalue()[-2000:].encode())
+        os._exit(code)
+    os.close(writing)
+    with open(reading, "rb") as pipe:
+        text = pipe.read().decode(errors="replace")
+    _, status = os.waitpid(process, 0)
+    return os.waitstatus_to_exitcode(status), text
+
+
+def outcome(output: Path) -> tuple[list[Any], str]:
+    """The curve, and a digest of all tensors at the end."""
+    keys = ("step", "loss_forward", "loss_backward", "gradient_norm", "learning_rate")
+    keys += ("perplexity_sampled", "clipped_steps_share")
+    curve: list[Any] = [[line[key] for key in keys] for line in events(output, "train")]
+    curve += [[line["step"], line["perplexity"]] for line in events(output, "heldout")]
+    newest = CheckpointStore(output / "checkpoints").newest()
+    assert newest is not None
+    digest = hashlib.sha256(json.dumps(newest.run["progress"]).encode())
+    for file in TENSOR_FILES:
+        digest.update((newest.path / f"{file}.safetensors").read_bytes())
+    return curve, digest.hexdigest()
+
+
+def main() -> None:
+    """The unaltered run, then every case."""
+    config, run, work = (Path(word) for word in sys.argv[1:4])
+    overrides = sys.argv[4:]
+    torch.set_num_threads(1)
+    (newest,) = (run / "checkpoints").glob("step-*")
+    unaltered: list[tuple[str, Alter]] = [("nothing", lambda _: None)]
+    for name, alter in unaltered + list(cases(newest)):
+        output = work / "run"
+        shutil.copytree(run, output)
+        checkpoint = output / "checkpoints" / newest.name
+        alter(checkpoint)
+        sign(checkpoint)
+        code, said = go_on(config, overrides, output)
+        result: dict[str, Any] = {"field": name, "code": code, "said": said}
+        if code == 0:
+            result["curve"], result["digest"] = outcome(output)
+        print(json.dumps(result), flush=True)
+        shutil.rmtree(output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Row 7: shards that are corrupt, cut, missing or swapped, or that change under a run."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bilm.corpus import Corpus
+from bilm.errors import CorpusError
+from tests.chaos.jobs import SETTINGS, kill_all, last_step, wait_until
+from tests.chaos.table import Row, row
+from tests.conftest import ROOT
+from tests.launch.launching import build_demo_corpus, launch, start
+
+pytestmark = [pytest.mark.slow, pytest.mark.launch]
+TITLE = "shards corrupt, cut, missing, swapped, or changed under a run"
+
+
+def test_some_damaged_corpora(tmp_path: Path) -> None:
+    with row(7, TITLE, seed=11) as trying:
+        _every_damage(trying, _shards(tmp_path), tmp_path, random.Random(11), flips=10)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1200)
+def test_damaged_corpora(tmp_path: Path) -> None:
+    with row(7, TITLE, seed=12) as trying:
+        corpus, rng = _shards(tmp_path), random.Random(12)
+        _every_damage(trying, corpus, tmp_path, rng, flips=150)
+        for name, damage in {**DAMAGES, "flipped": _flip}.items():
+            with trying.case(f"a run does not start: {name}"):
+                bad = tmp_path / f"bad-{name}"
+                shutil.copytree(corpus, bad)
+                damage(bad, rng)
+                done = launch(bad, tmp_path / f"x-{name}" / "run", *SETTINGS, ranks=2, code=2)
+                assert "train-0000" in done.stderr
+                assert "Traceback" not in done.stderr
+        for name, damage in {**DAMAGES, "flipped": _flip}.items():
+            with trying.case(f"changed under a run: {name}"):
+                _under_a_run(corpus, tmp_path / f"under-{name}", damage, rng)
+        with trying.case("another corpus in its place, between two starts"):
+            place, output = tmp_path / "between", tmp_path / "between-run" / "run"
+            shutil.copytree(corpus, place)
+            launch(place, output, *SETTINGS, "train.max_steps=4", ranks=2)
+            shutil.rmtree(place)
+            shutil.copytree(build_demo_corpus(tmp_path / "other", sentences=500), place)
+            done = launch(place, output, *SETTINGS, ranks=2, code=2)
+            assert "data.corpus" in done.stderr
+        trying.worst = "0 unseen; every one named with its file"
+
+
+def _shards(directory: Path) -> Path:
+    """A corpus of several shards."""
+    build_demo_corpus(directory, sentences=6000)
+    build = [
+        *("--input", str(directory / "text" / "train.txt"), "--heldout", "0.05"),
+        *("--tokenizer", "whitespace", "--workers", "1", "--min-count", "1"),
+        *("--shard-words", "8192", "--output", str(directory / "shards")),
+    ]
+    command = [sys.executable, "-m", "data_tools.build_corpus", *build]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    return directory / "shards"
+
+
+def _flip(corpus: Path, rng: random.Random) -> str:
+    file = rng.choice(sorted(corpus.glob("train-*.tar")))
+    data = bytearray(file.read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    file.write_bytes(data)
+    return file.name
+
+
+def _cut(corpus: Path, rng: random.Random) -> str:
+    file = rng.choice(sorted(corpus.glob("train-*.tar")))
+    with file.open("r+b") as shard:
+        shard.truncate(rng.randrange(file.stat().st_size))
+    return file.name
+
+
+def _remove(corpus: Path, rng: random.Random) -> str:
+    file = rng.choice(sorted(corpus.glob("train-*.tar")))
+    file.unlink()
+    return file.name
+
+
+def _swap(corpus: Path, _: random.Random) -> str:
+    first, second, *_ = sorted(corpus.glob("train-*.tar"))
+    aside = corpus / "aside"
+    first.rename(aside)
+    second.rename(first)
+    aside.rename(second)
+    return "train-0000"
+
+
+Damage = Callable[[Path, random.Random], str]
+DAMAGES: dict[str, Damage] = {"cut": _cut, "missing": _remove, "swapped": _swap}
+
+
+def _every_damage(
+    trying: Row, corpus: Path, tmp_path: Path, rng: random.Random, flips: int
+) -> None:
+    """What a reader of the whole corpus says to each damage."""
+    files = sorted(p.name for p in corpus.iterdir())
+    copy = tmp_path / "copy"
+    cases: list[Damage] = [_flip] * flips + [_cut] * (flips // 2) + [_remove] * 3 + [_swap]
+    for i, damage in enumerate(cases):
+        with trying.case(f"{damage.__name__.strip('_')} {i}"):
+            shutil.copytree(corpus, copy)
+            try:
+                name = damage(copy, rng)
+                with pytest.raises(CorpusError, match=name):
+                    Corpus.open(copy).verify()
+            finally:
+                shutil.rmtree(copy)
+    for name in files:  # and a flipped bit in each of the other files
+        with trying.case(f"flipped bit in {name}"):
+            shutil.copytree(corpus, copy)
+            try:
+                data = bytearray((copy / name).read_bytes())
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+                (copy / name).write_bytes(data)
+                with pytest.raises(CorpusError, match=name):
+                    Corpus.open(copy).verify()
+            finally:
+                shutil.rmtree(copy)
+    trying.worst = "0 unseen"
+
+
+def _under_a_run(corpus: Path, place: Path, damage: Damage, rng: random.Random) -> None:
+    """A run that reads its corpus over and over is stopped by the first change."""
+    mine, output = place / "corpus", place / "x" / "run"
+    shutil.copytree(corpus, mine)
+    rare = ("train.checkpoints.every_steps=50", "train.evaluation.every_steps=100000")
+    process = start(mine, output, *SETTINGS, *rare, "train.max_steps=100000", ranks=2)
+    try:
+        wait_until(lambda: last_step(output) >= 5, process)
+        name = damage(mine, rng)
+        assert process.wait(timeout=120) != 0
+    finally:
+        kill_all(process)
+    said = output.with_suffix(".log").read_text(encoding="utf-8")
+    assert "error: the corpus has changed since it was opened" in said, said[-2000:]
+    assert name in said
