@@ -108,6 +108,7 @@ class BatchStream:
     def batch(self, step: int, micro: int = 0) -> Batch:
         """The batch of a step; of its `micro`-th part, if gradients are accumulated."""
         self._check_step(step)
+        self.corpus.refuse_changes()
         if not 0 <= micro < self.accumulation:
             raise IndexError(f"micro is {micro}; there are {self.accumulation} a step")
         slots = self._layout.slots(step)[:, micro * self._num_rows : (micro + 1) * self._num_rows]

@@ -1,8 +1,8 @@
 """Checkpoints of a run: atomic, digest-checked, in safetensors and JSON, for any number of ranks.
 
 `checkpoints/step-00001000/` holds `weights.safetensors`, `optimizer.safetensors`,
-`lstm_state.safetensors` (by row of the global batch), `run.json` (step, config, corpus, and what
-the logs had summed up), and last `manifest.json` with the size and sha256 of each. It is written
+`lstm_state.safetensors` (by row of the global batch), `run.json` (step, what decides the run, and
+what the logs had summed up), and last `manifest.json` with the size and sha256 of each. It is written
 under a temporary name, synced, renamed, and read back before any older one is deleted. "Newest" is
 the newest whose digests hold.
 
@@ -36,7 +36,7 @@ WEIGHTS, OPTIMIZER, LSTM_STATE = "weights", "optimizer", "lstm_state"
 TENSOR_FILES = (WEIGHTS, OPTIMIZER, LSTM_STATE)
 RUN_FILE, MANIFEST_FILE, EVER_SAVED_FILE = "run.json", "manifest.json", "ever_saved"
 MAX_JSON_BYTES = 1 << 24
-VERSION = 1
+VERSION = 2
 _NAME = re.compile(r"step-(\d{8,})")
 
 

@@ -26,6 +26,8 @@ from bilm.strict_json import parse_json, read_json
 PositiveInt = Annotated[int, Field(ge=1)]
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
+CONFIG_FILE = "config.json"  # of a run, in its directory
+
 
 class CharacterConfig(Section):
     """The character CNN that turns a word's bytes into its vector."""

@@ -18,8 +18,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import tarfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -262,6 +264,7 @@ class Corpus:
         self._lock = threading.Lock()
         self._maps: dict[str, Bytes] = {}
         self._stamps: dict[str, Stamp | None] = {}  # of the files when they were mapped
+        self._next_look = 0.0
         self._verified: set[str] = set()
         self._files: dict[str, FileInfo | ShardInfo] = dict(manifest.files)
         for split in manifest.splits.values():
@@ -403,6 +406,23 @@ class Corpus:
                 self._stamps[name] = stamp(self.path / name)
                 self._maps[name] = map_file(self.path / name, self._files[name].bytes)
             return self._maps[name]
+
+    def refuse_changes(self) -> None:
+        """Look at all files, at most once a second and for a hundredth of the time.
+
+        For readers that keep what they have read: what they keep is good, but the run could not be
+        repeated, nor resumed.
+        """
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = math.inf  # one thread looks at a time
+        try:
+            for name in self._files:
+                self._refuse_change(name)
+        finally:
+            done = time.monotonic()
+            self._next_look = done + max(1.0, 100 * (done - now))
 
     def _refuse_change(self, name: str) -> None:
         """A file that was written to or replaced since it was opened must be the same in content.

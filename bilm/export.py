@@ -8,13 +8,12 @@ from pathlib import Path
 import torch
 
 from bilm.checkpoints import WEIGHTS, CheckpointStore
-from bilm.config import Config
+from bilm.config import CONFIG_FILE, load_config
 from bilm.corpus import Corpus
 from bilm.errors import CheckpointError
 from bilm.initial_weights import BEST_MODEL_DIRECTORY
 from bilm.model import BiLm
 from bilm.pretrained import VOCABULARY_FILE, PretrainedBiLm
-from bilm.sections import parse_section
 
 
 def model_of_run(run: Path, which: str) -> PretrainedBiLm:
@@ -29,9 +28,7 @@ def model_of_run(run: Path, which: str) -> PretrainedBiLm:
     checkpoint = CheckpointStore(run / "checkpoints").newest()
     if checkpoint is None:
         raise CheckpointError(f"{run} holds no checkpoint")
-    config = parse_section(
-        Config, checkpoint.run.get("config"), f"{checkpoint.path}", CheckpointError
-    )
+    config = load_config(run / CONFIG_FILE)
     corpus = Corpus.open(config.data.corpus)
     if corpus.fingerprint != checkpoint.run.get("corpus"):
         raise CheckpointError(f"{corpus.path} is not the corpus that {run} was trained on")

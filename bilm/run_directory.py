@@ -11,17 +11,17 @@ from typing import Any
 
 from bilm.atomic import write_text
 from bilm.checkpoints import Checkpoint, CheckpointStore
-from bilm.config import Config
+from bilm.config import CONFIG_FILE, Config
 from bilm.corpus import Corpus
 from bilm.engine import Cluster
 from bilm.errors import CheckpointError
 
 logger = logging.getLogger(__name__)
 
-CONFIG_FILE = "config.json"
 RUN_FILES = (CONFIG_FILE, "checkpoints", "metrics.jsonl")
 
-# What decides a run's words and weights: a checkpoint is of no use to another choice of these.
+# What decides a run's words and weights: a checkpoint is of no use to another choice of these, and
+# keeps them alone; the rest of a configuration may change from start to start.
 FIXED_KEYS = (
     "model",
     "data.unroll_steps",
@@ -88,15 +88,25 @@ def write_config(directory: Path, config: Config, cluster: Cluster) -> None:
             write_text(directory / CONFIG_FILE, config.model_dump_json(indent=2) + "\n")
 
 
+def deciding_settings(config: Config) -> dict[str, Any]:
+    """What of a configuration a checkpoint keeps, by key."""
+    tree = config.model_dump(mode="json")
+    return {path: _look_up(tree, path) for path in FIXED_KEYS}
+
+
 def _check_same_run(checkpoint: Checkpoint, config: Config, corpus: Corpus) -> None:
     differing = []
     if checkpoint.run.get("corpus") != corpus.fingerprint:
         differing.append("data.corpus: its content is another than the checkpoint's")
-    old, new = checkpoint.run.get("config"), config.model_dump(mode="json")
-    for path in FIXED_KEYS:
-        before, now = _look_up(old, path), _look_up(new, path)
-        if before != now:
-            differing.append(f"{path}: {before} in the checkpoint, {now} now")
+    old, new = checkpoint.run.get("settings"), deciding_settings(config)
+    if not isinstance(old, dict) or set(old) != set(new):
+        raise CheckpointError(
+            f"{checkpoint.path} does not state {', '.join(FIXED_KEYS)}: it was written by another "
+            "version of this program; use that one"
+        )
+    for path, now in new.items():
+        if old[path] != now:
+            differing.append(f"{path}: {old[path]} in the checkpoint, {now} now")
     if differing:
         raise CheckpointError(
             f"{checkpoint.path} is of another run:\n  " + "\n  ".join(differing) + "\nput these "
@@ -106,5 +116,5 @@ def _check_same_run(checkpoint: Checkpoint, config: Config, corpus: Corpus) -> N
 
 def _look_up(tree: Any, path: str) -> Any:
     for key in path.split("."):
-        tree = tree.get(key) if isinstance(tree, dict) else None
+        tree = tree[key]
     return tree

@@ -41,13 +41,14 @@ from bilm.metrics import Meters, MetricsLog
 from bilm.model import DIRECTIONS, BiLm, training_objective
 from bilm.optimizer import learning_rate_at
 from bilm.pretrained import PretrainedBiLm
-from bilm.run_directory import locked, open_run, write_config
+from bilm.run_directory import deciding_settings, locked, open_run, write_config
 from bilm.sampled_softmax import Negatives
 from bilm.signals import StopRequest
 
 logger = logging.getLogger(__name__)
 
 TRAIN, HELDOUT = "train", "heldout"
+METERS = ("predictions", "gradient_norm", "clipped", "steps", "seconds", "waited")
 STOPPED_EXIT_CODE = 75  # saved after a signal; the same command goes on from there
 
 
@@ -331,7 +332,7 @@ class Run:
         with self.cluster.together():
             if self.cluster.is_first:
                 run = {
-                    "config": self.config.model_dump(mode="json"),
+                    "settings": deciding_settings(self.config),
                     "corpus": self.corpus.fingerprint,
                     "progress": dataclasses.asdict(self.progress),
                     "meters": self.meters.sums,
@@ -430,6 +431,9 @@ def _resume(
         if set(saved.get("progress", {})) != known or "meters" not in saved:
             raise CheckpointError("the checkpoint's run.json lacks what a run goes on from")
         progress, meters = Progress(**saved["progress"]), Meters(saved["meters"])
+        wanted = {*METERS, *(f"loss_{d}" for d in range(config.model.num_directions))}
+        if meters.sums and set(meters.sums) != wanted:
+            raise CheckpointError("the checkpoint's run.json lacks sums since the last line of log")
         read = None
         if checkpoint is not None:
             state = BiLstmState(*(checkpoint.tensor(LSTM_STATE, n) for n in ("cell", "hidden")))

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -641,3 +642,12 @@ def test_the_same_content_again_is_no_change(corpus: Corpus) -> None:
     path.with_suffix(".other").write_bytes(path.read_bytes())
     path.with_suffix(".other").replace(path)
     assert (corpus.block("train", 0)[0] == before).all()
+
+
+def test_a_reader_that_keeps_what_it_read_sees_a_change_too(corpus: Corpus) -> None:
+    corpus.refuse_changes()
+    _overwrite(corpus.path / "train-00000.tar")
+    corpus.refuse_changes()  # too soon to look again
+    time.sleep(1.1)
+    with pytest.raises(CorpusError, match=r"changed since it was opened.*train-00000\.tar"):
+        corpus.refuse_changes()
