@@ -2,9 +2,9 @@
 
 `checkpoints/step-00001000/` holds `weights.safetensors`, `optimizer.safetensors`,
 `lstm_state.safetensors` (by row of the global batch), `run.json` (step, what decides the run, and
-what the logs had summed up), and last `manifest.json` with the size and sha256 of each. It is written
-under a temporary name, synced, renamed, and read back before any older one is deleted. "Newest" is
-the newest whose digests hold.
+what the logs had summed up), and last `manifest.json` with the size and sha256 of each. It is
+written under a temporary name, synced, renamed, and read back before any older one is deleted.
+"Newest" is the newest whose digests hold.
 
 Cost: twice the weights (Adagrad) in disk, one write and one read of it per save.
 """
