@@ -116,16 +116,18 @@ class CheckpointStore:
         A damaged one is named and passed over. That none is whole is an error: to start afresh
         would throw a run away in silence.
         """
-        paths = self._paths()
+        paths, reasons = self._paths(), []
         for path in paths:
             try:
                 return self.verify(path)
             except BilmError as e:
                 logger.warning("checkpoint passed over: %s", e)
+                reasons.append(str(e))
         if paths or (self.directory / EVER_SAVED_FILE).exists():
             raise CheckpointError(
-                f"none of the checkpoints in {self.directory} is whole; restore one from a copy, "
-                "or train into another output_dir"
+                f"none of the checkpoints in {self.directory} is whole"
+                + (f" ({reasons[0]})" if reasons else "")
+                + "; restore one from a copy, or train into another output_dir"
             )
         return None
 
@@ -150,7 +152,10 @@ class CheckpointStore:
                 f"{path} is of version {run.get('version')} of this format; this program reads "
                 f"{VERSION}: use the program that wrote it"
             )
-        return Checkpoint(path, run["step"], run)
+        checkpoint = Checkpoint(path, run["step"], run)
+        for name in TENSOR_FILES:
+            checkpoint.names(name)  # a digest says nothing of what was signed
+        return checkpoint
 
     def prune(self, saved: Checkpoint, keep_last: int, best_step: int | None) -> None:
         """Delete all but the newest `keep_last` and the best, given what was just saved.

@@ -84,19 +84,26 @@ class PretrainedBiLm:
 
     @classmethod
     def from_weights(
-        cls, config: ModelConfig, corpus: Corpus, weights: Mapping[str, Tensor]
+        cls,
+        config: ModelConfig,
+        corpus: Corpus,
+        weights: Mapping[str, Tensor],
+        source: str = "the weights",
     ) -> PretrainedBiLm:
-        """A model by its weights, with the vocabulary and the tokeniser of its corpus."""
+        """A model by its weights, with the vocabulary and the tokeniser of its corpus.
+
+        `source` names the weights in errors.
+        """
         model = empty_model(config, corpus.vocabulary_size)
         parameters = dict(model.named_parameters())
         if parameters.keys() != weights.keys():
             odd = ", ".join(sorted(parameters.keys() ^ weights.keys())[:5])
-            raise CheckpointError(f"the weights differ from those of the model in: {odd}")
+            raise CheckpointError(f"{source} differ from those of the model in: {odd}")
         with torch.no_grad():
             for name, parameter in parameters.items():
                 if weights[name].shape != parameter.shape:
                     raise CheckpointError(
-                        f"the weight {name!r} is {tuple(weights[name].shape)}; "
+                        f"{source}: {name!r} is {tuple(weights[name].shape)}; "
                         f"it must be {tuple(parameter.shape)}"
                     )
                 parameter.copy_(weights[name])

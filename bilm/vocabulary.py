@@ -17,7 +17,7 @@ from bilm.characters import SPECIAL_WORDS, UNKNOWN_WORD
 from bilm.errors import CorpusError
 from bilm.regular_files import read_regular
 
-MAX_BYTES = 1 << 28  # about 25 million words
+MAX_BYTES = 1 << 26  # some six million words
 UNKNOWN_ID = SPECIAL_WORDS.index(UNKNOWN_WORD)
 
 

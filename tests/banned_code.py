@@ -13,7 +13,11 @@ MODULES = {
 NAMES = {
     *("torch.load", "torch.jit.load", "torch.hub", "torch.package", "torch.serialization"),
     *("os.system", "os.popen", "os.startfile", "subprocess.getoutput"),
-    *("subprocess.getstatusoutput", "asyncio.create_subprocess_shell", "numpy.lib.format.read_array"),
+    *(
+        "subprocess.getstatusoutput",
+        "asyncio.create_subprocess_shell",
+        "numpy.lib.format.read_array",
+    ),
     *("builtins.eval", "builtins.exec", "builtins.compile", "builtins.__import__"),
 }
 PREFIXES = ("os.exec", "os.spawn", "os.posix_spawn")
@@ -49,8 +53,9 @@ def _imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.asname or alias.name.split(".")[0], (
-                    alias.name if alias.asname else alias.name.split(".")[0]
+                yield (
+                    alias.asname or alias.name.split(".")[0],
+                    (alias.name if alias.asname else alias.name.split(".")[0]),
                 )
                 yield f"import {alias.name}", alias.name
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

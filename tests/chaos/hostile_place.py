@@ -82,7 +82,8 @@ class Place:
     def check(self) -> None:
         """Raise if anything has happened that should not have."""
         assert not self.marker.exists(), "the payload has run"
-        assert sorted(os.listdir(self.outside)) == ["secret"], os.listdir(self.outside)
+        found = sorted(path.name for path in self.outside.iterdir())
+        assert found == ["secret"], found
         assert self.secret.read_text() == SECRET, "the file outside has changed"
         for path in self.inside.rglob("*"):
             if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20:
@@ -179,8 +180,7 @@ def sign_corpus(directory: Path) -> None:
     entries = {**tree["files"]}
     entries |= {s["name"]: s for split in tree["splits"].values() for s in split["shards"]}
     for name, entry in entries.items():
-        if (directory / name).is_file():
-            _sign(entry, directory / name)
+        _sign(entry, directory / name)
     tree["fingerprint"] = fingerprint_of(tree)
     path.write_text(json.dumps(tree, separators=(",", ":")))
 
@@ -190,8 +190,7 @@ def sign_checkpoint(directory: Path) -> None:
     path = directory / "manifest.json"
     tree = json.loads(path.read_text())
     for name, entry in tree["files"].items():
-        if (directory / name).is_file():
-            _sign(entry, directory / name)
+        _sign(entry, directory / name)
     path.write_text(json.dumps(tree, indent=1) + "\n")
 
 
@@ -206,5 +205,5 @@ def sign_store(directory: Path) -> None:
 
 
 def _sign(entry: dict[str, Any], path: Path) -> None:
-    data = path.read_bytes()
+    data = path.read_bytes() if path.is_file() else b""  # what stat says of pipes and devices
     entry.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
