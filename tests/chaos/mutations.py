@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -23,13 +24,20 @@ VALUES = st.one_of(
     st.floats(),
     st.text(CHARACTERS, max_size=8),
 )
+_CHANGES = ("set", "delete", "rename", "wrap", "add")
 CHANGES = st.lists(
-    st.tuples(
-        st.sampled_from(("set", "delete", "rename", "wrap", "add")), st.integers(0, 1 << 30), VALUES
-    ),
-    min_size=1,
-    max_size=3,
+    st.tuples(st.sampled_from(_CHANGES), st.integers(0, 1 << 30), VALUES), min_size=1, max_size=3
 )
+
+
+def variant_of(drawn: list[tuple[str, int, Any]], variant: int) -> list[tuple[str, int, Any]]:
+    """Like mutations in other places: drawing is what costs most, so each draw is used often."""
+    result = []
+    for kind, number, value in drawn:
+        kinds = _EDITS if kind in _EDITS and isinstance(value, bytes) else _CHANGES
+        kind = kinds[(kinds.index(kind) + variant) % len(kinds)]
+        result.append((kind, number * (2 * variant + 1) + 7919 * variant, value))
+    return result
 
 
 def mutated(
@@ -67,6 +75,7 @@ def changed(tree: Any, changes: list[tuple[str, int, Any]]) -> Any:
     for kind, number, value in changes:
         places = list(_places(root))
         owner, key = places[number % len(places)]
+        value = copy.deepcopy(value)
         if kind == "delete" and owner is not root:
             del owner[key]
         elif kind == "rename" and isinstance(owner, dict):

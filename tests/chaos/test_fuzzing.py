@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -20,8 +21,8 @@ TITLE = "Fuzzing"
 SEED = 20180215
 # A hundred thousand in all; the dear ones fewer.
 COUNTS = {
-    **{"config": 42_000, "vocabulary": 20_000, "corpus": 20_000, "options": 6_000},
-    **{"weights": 5_000, "pieces": 2_000, "texts": 5_000},
+    **{"config": 40_000, "vocabulary": 20_000, "corpus": 20_000, "options": 4_000},
+    **{"weights": 8_000, "pieces": 2_000, "texts": 6_000},
 }
 IN_CHILD = ("weights", "pieces")  # a library's own C code reads these
 CHILD_SECONDS = 240
@@ -77,7 +78,9 @@ def fuzz_in_child(trying: Row, name: str, count: int, artefacts: Path, work: Pat
 def fuzz_all(trying: Row, counts: dict[str, int], artefacts: Path, work: Path) -> None:
     for name, count in counts.items():
         run = fuzz_in_child if name in IN_CHILD else fuzz_here
+        start = time.monotonic()
         run(trying, name, count, artefacts, work / name)
+        print(f"{name}: {count} inputs in {time.monotonic() - start:.0f} s")
 
 
 def kinds_of(fallen: list[str]) -> str:
@@ -92,7 +95,7 @@ def test_fuzzing_in_short(artefacts: Path, tmp_path: Path) -> None:
     trying = Row(12, TITLE, SEED)
     counts = {name: count // 100 for name, count in COUNTS.items() if name not in IN_CHILD}
     fuzz_all(trying, counts, artefacts, tmp_path)
-    assert trying.tried == sum(counts.values())
+    assert trying.tried >= sum(counts.values())
     assert not trying.fallen, kinds_of(trying.fallen)
 
 
