@@ -11,15 +11,16 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, AnyStr, BinaryIO, TextIO
+from typing import IO, AnyStr, TextIO
 
 from bilm.errors import BilmError, CorpusError
 
 MAX_LINE = 16 << 20
 
 
-def open_regular(path: Path, error: type[BilmError]) -> BinaryIO:
+def open_regular(path: Path, error: type[BilmError]) -> BufferedReader:
     """Open the regular file at `path` for reading; anything else is refused unread."""
     try:
         # O_NONBLOCK: a pipe is to be refused, not waited for.

@@ -182,6 +182,7 @@ def commands(inside: Path) -> Iterator[tuple[str, list[str], Path]]:
     embed = ["launch/embed.py", "--input", str(inside / "config.json"), "--output"]
     embed += [str(inside / "made.hdf5"), "--model", str(inside / "model")]
     yield "model", embed, inside / "model/config.json"
+    yield "sentences", embed, inside / "config.json"
     yield (
         "checkpoint",
         [
