@@ -47,7 +47,7 @@ class Vocabulary:
     @classmethod
     def read(cls, path: Path) -> Vocabulary:
         """Read and check a vocabulary file."""
-        data = read_regular(path, CorpusError, MAX_BYTES)
+        data = read_regular(path, CorpusError, MAX_BYTES, "the vocabulary")
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as e:

@@ -88,7 +88,7 @@ class WordVectors:
 
 def vectors_digest(path: Path | str) -> str:
     """The sha256 of the file."""
-    return sha256_of(Path(path), CorpusError)
+    return sha256_of(Path(path), CorpusError, "the word vectors")
 
 
 def _parse(text: str, path: Path, number: int) -> Table:
@@ -106,7 +106,7 @@ def _parse(text: str, path: Path, number: int) -> Table:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with open_regular(path, CorpusError) as raw:
+        with open_regular(path, CorpusError, "the word vectors") as raw:
             data: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
             # Only line feeds end a line: some words of GloVe hold other separators.
             text = io.TextIOWrapper(data, encoding="utf-8", newline="\n")

@@ -48,9 +48,9 @@ def test_bad_files(tmp_path: Path, content: str, message: str) -> None:
 
 
 def test_missing_and_cut_files(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"cannot read .*none\.txt"):
+    with pytest.raises(CorpusError, match="cannot read the word vectors"):
         WordVectors.read(tmp_path / "none.txt")
-    with pytest.raises(CorpusError, match=r"cannot read .*none\.txt"):
+    with pytest.raises(CorpusError, match="cannot read the word vectors"):
         vectors_digest(tmp_path / "none.txt")
     path = tmp_path / "v.txt.gz"
     path.write_bytes(gzip.compress(b"cat 1 2\n" * 1000)[:-12])
