@@ -103,6 +103,8 @@ def test_fuzzing_in_short(artefacts: Path, tmp_path: Path) -> None:
 def test_fuzzing(artefacts: Path, tmp_path: Path) -> None:
     with row(12, TITLE, SEED) as trying:
         fuzz_all(trying, COUNTS, artefacts, tmp_path)
-        trying.worst = f"{len(trying.fallen)} uncaught"
+        trying.worst = f"{len(trying.fallen)} uncaught; " + ", ".join(
+            f"{name} {count:,}" for name, count in COUNTS.items()
+        )
         print(kinds_of(trying.fallen))
     assert trying.tried >= 100_000
