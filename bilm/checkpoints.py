@@ -11,12 +11,11 @@ Cost: twice the weights (Adagrad) in disk, one write and one read of it per save
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from torch import Tensor
 
 from bilm.atomic import atomic_directory, write_text
 from bilm.errors import BilmError, CheckpointError
+from bilm.regular_files import sha256_of
 from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
 from bilm.tensor_files import save_tensors
@@ -57,20 +57,29 @@ class Checkpoint:
     step: int
     run: dict[str, Any]
 
-    def tensor(self, file: str, name: str) -> Tensor:
-        """One tensor of one of the three files."""
+    def tensor(self, file: str, name: str, shape: Sequence[int] | None = None) -> Tensor:
+        """One tensor of one of the three files; of another `shape` it is refused."""
         path = self.path / f"{file}.safetensors"
         try:
             with safe_open(path, framework="pt") as tensors:
                 tensor: Tensor = tensors.get_tensor(name)
-                return tensor
         except (SafetensorError, OSError) as e:
             raise CheckpointError(f"{path} has no {name!r} that can be read: {e}") from None
+        if shape is not None and (tensor.shape != tuple(shape) or not tensor.is_floating_point()):
+            raise CheckpointError(
+                f"{path}: {name!r} is {tensor.dtype} {tuple(tensor.shape)}; floating-point numbers "
+                f"{tuple(shape)} are expected"
+            )
+        return tensor
 
     def names(self, file: str) -> set[str]:
         """The names of the tensors in one of the three files."""
-        with safe_open(self.path / f"{file}.safetensors", framework="pt") as tensors:
-            return set(tensors.keys())
+        path = self.path / f"{file}.safetensors"
+        try:
+            with safe_open(path, framework="pt") as tensors:
+                return set(tensors.keys())
+        except (SafetensorError, OSError) as e:
+            raise CheckpointError(f"{path} is not a whole safetensors file: {e}") from None
 
 
 class CheckpointStore:
@@ -91,11 +100,15 @@ class CheckpointStore:
             text = json.dumps({"version": VERSION, "step": step, **run}, indent=1, allow_nan=False)
             write_text(temporary / RUN_FILE, text + "\n")
             files = {
-                file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)}
+                file.name: {
+                    "bytes": file.stat().st_size,
+                    "sha256": sha256_of(file, CheckpointError),
+                }
                 for file in sorted(temporary.iterdir())
             }
             write_text(temporary / MANIFEST_FILE, _manifest_text({"files": files}))
-        (self.directory / EVER_SAVED_FILE).touch()
+        if not (self.directory / EVER_SAVED_FILE).is_file():
+            write_text(self.directory / EVER_SAVED_FILE, "")
         return self.verify(path)
 
     def newest(self) -> Checkpoint | None:
@@ -104,16 +117,18 @@ class CheckpointStore:
         A damaged one is named and passed over. That none is whole is an error: to start afresh
         would throw a run away in silence.
         """
-        paths = self._paths()
+        paths, reasons = self._paths(), []
         for path in paths:
             try:
                 return self.verify(path)
             except BilmError as e:
                 logger.warning("checkpoint passed over: %s", e)
+                reasons.append(str(e))
         if paths or (self.directory / EVER_SAVED_FILE).exists():
             raise CheckpointError(
-                f"none of the checkpoints in {self.directory} is whole; restore one from a copy, "
-                "or train into another output_dir"
+                f"none of the checkpoints in {self.directory} is whole"
+                + (f" ({reasons[0]})" if reasons else "")
+                + "; restore one from a copy, or train into another output_dir"
             )
         return None
 
@@ -138,7 +153,10 @@ class CheckpointStore:
                 f"{path} is of version {run.get('version')} of this format; this program reads "
                 f"{VERSION}: use the program that wrote it"
             )
-        return Checkpoint(path, run["step"], run)
+        checkpoint = Checkpoint(path, run["step"], run)
+        for name in TENSOR_FILES:
+            checkpoint.names(name)  # a digest says nothing of what was signed
+        return checkpoint
 
     def prune(self, saved: Checkpoint, keep_last: int, best_step: int | None) -> None:
         """Delete all but the newest `keep_last` and the best, given what was just saved.
@@ -149,7 +167,10 @@ class CheckpointStore:
         past = [path for path in self._paths() if _step_of(path) <= saved.step]
         for path in self._paths():
             if path not in past[:keep_last] and _step_of(path) != best_step:
-                shutil.rmtree(path)
+                if path.is_symlink():  # what it points to is not ours to delete
+                    path.unlink()
+                else:
+                    shutil.rmtree(path)
         for path in self.directory.glob(".step-*"):  # left behind by a kill in mid-save
             shutil.rmtree(path, ignore_errors=True)
 
@@ -177,10 +198,5 @@ def _verify_file(path: Path, entry: _FileEntry) -> None:
         raise CheckpointError(f"cannot read {path}: {e.strerror}") from None
     if size != entry.bytes:
         raise CheckpointError(f"{path} has {size:,} bytes; {MANIFEST_FILE} says {entry.bytes:,}")
-    if _sha256(path) != entry.sha256:
+    if sha256_of(path, CheckpointError) != entry.sha256:
         raise CheckpointError(f"{path} is damaged: its sha256 is not the one in {MANIFEST_FILE}")
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

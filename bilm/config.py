@@ -24,6 +24,10 @@ from bilm.sections import Section, parse_section
 from bilm.strict_json import parse_json, read_json
 
 PositiveInt = Annotated[int, Field(ge=1)]
+# Far beyond what can be trained; what stands in a file must not decide how much is allocated.
+Width = Annotated[int, Field(ge=1, le=1 << 20)]
+VocabularySize = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
+MAX_LAYERS = 100
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
 CONFIG_FILE = "config.json"  # of a run, in its directory
@@ -32,17 +36,17 @@ CONFIG_FILE = "config.json"  # of a run, in its directory
 class CharacterConfig(Section):
     """The character CNN that turns a word's bytes into its vector."""
 
-    embedding_dim: PositiveInt = Field(description="width of a character's embedding")
-    filters: Annotated[tuple[tuple[PositiveInt, PositiveInt], ...], Field(min_length=1)] = Field(
-        description="the convolutions, as [width, count] pairs"
-    )
-    num_highway: Annotated[int, Field(ge=0)] = Field(
+    embedding_dim: Width = Field(description="width of a character's embedding")
+    filters: Annotated[
+        tuple[tuple[Width, Width], ...], Field(min_length=1, max_length=MAX_LAYERS)
+    ] = Field(description="the convolutions, as [width, count] pairs")
+    num_highway: Annotated[int, Field(ge=0, le=MAX_LAYERS)] = Field(
         description="highway layers after the convolutions"
     )
     activation: Literal["relu", "tanh"] = Field(
         "relu", description="applied after the maximum over positions"
     )
-    max_characters: Annotated[int, Field(ge=3)] = Field(
+    max_characters: Annotated[int, Field(ge=3, le=(1 << 15) - 1)] = Field(
         50, description="ids per word, both word borders included; longer words are cut"
     )
 
@@ -65,11 +69,13 @@ class CharacterConfig(Section):
 class LstmConfig(Section):
     """The stacked LSTMs, one stack per direction."""
 
-    dim: PositiveInt = Field(description="units (the width of the cell state)")
-    projection_dim: PositiveInt = Field(
+    dim: Width = Field(description="units (the width of the cell state)")
+    projection_dim: Width = Field(
         description="width of the output and of a word's vector; equal to dim means no projection"
     )
-    num_layers: PositiveInt = Field(description="layers per direction")
+    num_layers: Annotated[int, Field(ge=1, le=MAX_LAYERS)] = Field(
+        description="layers per direction"
+    )
     cell_clip: Annotated[float, Field(gt=0)] | None = Field(
         3.0, description="the cell state is clipped to plus and minus this; null for no clipping"
     )
@@ -371,7 +377,7 @@ def _override_value(text: str, override: str) -> Any:
     """A JSON value if it reads as one, else the text itself (so that paths need no quotes)."""
     try:
         json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # a number of thousands of digits is a plain ValueError
         return text
     return parse_json(text, f"the override {override!r}", ConfigError)
 

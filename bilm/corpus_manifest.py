@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import reprlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,7 +31,7 @@ FORMAT = "bilm-corpus"
 VERSION = 1
 ALIGNMENT = 64  # of array data in a shard: 512 bytes of tar header, 128 of npy header
 MAX_SHARDS = 100_000
-MAX_MANIFEST_BYTES = 1 << 28
+MAX_MANIFEST_BYTES = 1 << 26  # some two million blocks, 17 billion words
 
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -120,7 +121,7 @@ def read_manifest(path: Path) -> Manifest:
         raise CorpusError(f"{path} is not the manifest of a corpus: it must say format {FORMAT!r}")
     version = content.get("version")
     if type(version) is not int or version < 1:
-        raise _broken(path, "version", f"{version!r:.80} is not a whole number from 1 on")
+        raise _broken(path, "version", f"{reprlib.repr(version)} is not a whole number from 1 on")
     if version > VERSION:
         raise CorpusError(
             f"{path} has version {version}; this bilm reads up to version {VERSION}: "
@@ -131,8 +132,14 @@ def read_manifest(path: Path) -> Manifest:
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise _broken(path, place, f"{first['msg']} (it is {first['input']!r:.80})") from None
-    if manifest.fingerprint != fingerprint_of(content):
+        raise _broken(
+            path, place, f"{first['msg']} (it is {reprlib.repr(first['input']):.80})"
+        ) from None
+    try:
+        fingerprint = fingerprint_of(content)
+    except RecursionError:
+        raise CorpusError(f"{path} is nested too deeply") from None
+    if manifest.fingerprint != fingerprint:
         raise _broken(path, "fingerprint", "the file was damaged or edited, it must be as written")
     _check(manifest, path)
     return manifest

@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -35,6 +36,7 @@ from safetensors import SafetensorError, safe_open
 from bilm.atomic import atomic_file, is_disk_full, sync_directory, write_text
 from bilm.errors import OutputError
 from bilm.pretrained import PretrainedBiLm
+from bilm.regular_files import open_lock, open_regular
 from bilm.strict_json import read_json
 from bilm.tensor_files import save_tensors
 from bilm.tokenizers import SentencePieceTokenizer, Tokenizer
@@ -57,13 +59,14 @@ class EmbeddingDump:
         self.num_parts = 0
         self.num_lines = 0
         while self._part(self.num_parts).exists():
-            self.num_lines += len(self._read(self.num_parts, "shapes"))
+            self.num_lines += len(self._shapes(self.num_parts))
             self.num_parts += 1
 
     @property
     def is_joined(self) -> bool:
         """Whether all is done but to put the file in its place."""
-        return (self.directory / JOINED_FILE).exists()
+        joined = self.directory / JOINED_FILE
+        return joined.is_file() and not joined.is_symlink()
 
     def append(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
         """Add the arrays of the next lines; they are on disk when this returns."""
@@ -96,9 +99,12 @@ class EmbeddingDump:
             file.attrs["bilm"] = json.dumps(self.run)
             for part in range(self.num_parts):
                 values = self._read(part, "values")
+                shapes = self._shapes(part).tolist()
+                if values.ndim != 1 or sum(math.prod(shape) for shape in shapes) != len(values):
+                    raise self._damaged(part, "its shapes and its values do not agree")
                 start = 0
-                for shape in self._read(part, "shapes").tolist():
-                    size = int(np.prod(shape))
+                for shape in shapes:
+                    size = math.prod(shape)
                     array = values[start : start + size].reshape(shape)
                     # HDF5 cannot chunk, and hence not compress, an array of no words.
                     filters = {"compression": compression} if compression and size else {}
@@ -109,16 +115,26 @@ class EmbeddingDump:
     def _part(self, number: int) -> Path:
         return self.directory / f"part-{number:08d}.safetensors"
 
+    def _shapes(self, number: int) -> npt.NDArray[Any]:
+        shapes = self._read(number, "shapes")
+        if shapes.ndim != 2 or shapes.dtype != np.int64 or (shapes < 0).any():
+            raise self._damaged(number, "its shapes are none")
+        return shapes
+
     def _read(self, number: int, name: str) -> npt.NDArray[Any]:
         path = self._part(number)
+        open_regular(path, OutputError).close()
         try:
             with safe_open(path, framework="np") as file:
                 array: npt.NDArray[Any] = file.get_tensor(name)
                 return array
-        except (SafetensorError, OSError) as e:
-            raise OutputError(
-                f"{path} is damaged: {e}; remove {self.directory} and begin again"
-            ) from None
+        except (SafetensorError, OSError, AttributeError, TypeError) as e:  # types numpy has not
+            raise self._damaged(number, str(e)) from None
+
+    def _damaged(self, number: int, reason: str) -> OutputError:
+        return OutputError(
+            f"{self._part(number)} is damaged: {reason}; remove {self.directory} and begin again"
+        )
 
 
 def _prove_space(path: Path, size: int) -> None:
@@ -145,10 +161,13 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
         raise OutputError(f"{output} is a directory; name a file")
     if exists and not overwrite and not directory.exists():
         raise OutputError(f"{output} exists already; choose another place, or say --overwrite")
+    if directory.is_symlink():
+        raise OutputError(f"{directory} is a symbolic link; remove it, or choose another output")
     with _full_disk(output, _HEADER_BYTES):
         output.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(exist_ok=True)
-    with open(directory / LOCK_FILE, "a") as lock:
+        lock_file = open_lock(directory / LOCK_FILE)
+    with lock_file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -159,7 +178,7 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
             with _full_disk(output, _HEADER_BYTES):
                 write_text(directory / HEADER_FILE, json.dumps(header, indent=2) + "\n")
         elif exists and not overwrite:
-            if read_json(directory / HEADER_FILE, OutputError)["replaces"]:
+            if read_json(directory / HEADER_FILE, OutputError).get("replaces") is not False:
                 raise OutputError(f"{output} exists already; say --overwrite to replace it")
             # It was not there when this run began: a kill came after the very last step.
             _remove(directory)

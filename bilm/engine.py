@@ -16,7 +16,7 @@ import math
 import os
 import socket
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -36,6 +36,8 @@ from bilm.errors import BilmError, CheckpointError, ConfigError, PeerError
 from bilm.lost_ranks import Watch
 from bilm.model import BiLm
 from bilm.optimizer import STATE_NAMES, build_optimizer, clip_gradients
+
+_PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Cluster:
@@ -150,7 +152,7 @@ class Engine:
         self._cluster = cluster
         self._max_norm = config.train.max_gradient_norm
         self.is_partitioned = stage > 0
-        self._dtype = getattr(torch, config.train.precision)
+        self._dtype = _PRECISIONS[config.train.precision]
         self.model = model.to(cluster.device)
         optimizer = build_optimizer(config.train.optimizer, self.model)
         self._state_names = STATE_NAMES[config.train.optimizer.name]
@@ -212,12 +214,14 @@ class Engine:
             for key in self._state_names
         }
 
-    def load_optimizer_state(self, read: Callable[[str], Tensor] | None, num_steps: int) -> None:
+    def load_optimizer_state(
+        self, read: Callable[[str, Sequence[int]], Tensor] | None, num_steps: int
+    ) -> None:
         """Take up an optimiser's memory after `num_steps`; only rank 0 needs to `read` it."""
         for name, parameter in self.model.named_parameters():
             shape = getattr(parameter, "ds_shape", parameter.shape)
             for key in self._state_names:
-                value = read(f"{name}/{key}") if read is not None else torch.empty(shape)
+                value = read(f"{name}/{key}", shape) if read is not None else torch.empty(shape)
                 self._set_state(parameter, key, self._cluster.broadcast(value))
         self.set_step_count(num_steps)
 

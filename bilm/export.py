@@ -34,7 +34,10 @@ def model_of_run(run: Path, which: str) -> PretrainedBiLm:
         raise CheckpointError(f"{corpus.path} is not the corpus that {run} was trained on")
     names = checkpoint.names(WEIGHTS)
     return PretrainedBiLm.from_weights(
-        config.model, corpus, {name: checkpoint.tensor(WEIGHTS, name) for name in names}
+        config.model,
+        corpus,
+        {name: checkpoint.tensor(WEIGHTS, name) for name in names},
+        f"the weights in {checkpoint.path / WEIGHTS}.safetensors",
     )
 
 

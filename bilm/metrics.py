@@ -180,7 +180,7 @@ def _drop_lines_after(path: Path, step: int) -> None:
         try:
             if json.loads(line)["step"] <= step:
                 kept.append(line)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
     write_text(path, "".join(f"{line}\n" for line in kept))
 

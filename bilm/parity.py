@@ -16,6 +16,7 @@ import argparse
 import math
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,18 @@ from bilm.published import (
     published_name,
     published_views,
 )
+from bilm.regular_files import open_regular
 from bilm.sampled_softmax import SampledSoftmax, log_expected_count, log_uniform
 from bilm.scalar_mix import ScalarMix
 from bilm.strict_json import parse_json
 
 TOLERANCE = 1e-5
 Arrays = dict[str, npt.NDArray[Any]]
+# What numpy raises, in one place or another, for a file that is no .npz of plain arrays.
+_NO_ARRAYS = (
+    *(OSError, ValueError, AttributeError, TypeError, KeyError, EOFError, MemoryError),
+    *(NotImplementedError, zipfile.BadZipFile, zlib.error),
+)
 Differences = dict[str, float]
 
 
@@ -64,9 +71,10 @@ def compare(path: Path) -> Differences:
 
 def _read(path: Path) -> Arrays:
     try:
+        open_regular(path, CheckpointError).close()
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as e:
+    except _NO_ARRAYS as e:
         raise CheckpointError(f"{path} is not an .npz file of plain arrays: {e}") from None
 
 

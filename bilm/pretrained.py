@@ -19,11 +19,18 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bilm.atomic import atomic_directory, write_text
-from bilm.config import ModelConfig, PositiveInt
+from bilm.config import ModelConfig, VocabularySize
 from bilm.corpus import Corpus
 from bilm.errors import CheckpointError
 from bilm.model import BiLm
-from bilm.published import empty_model, load_published, save_published
+from bilm.published import (
+    allocate,
+    empty_model,
+    load_published,
+    save_published,
+    shape_only_model,
+)
+from bilm.regular_files import open_regular
 from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
 from bilm.tensor_files import save_tensors
@@ -41,7 +48,7 @@ class _Description(Section):
     format: Literal["bilm-model"]
     version: Literal[1]
     model: ModelConfig
-    vocabulary_size: PositiveInt | None
+    vocabulary_size: VocabularySize | None
     has_softmax: bool
     tokenizer: dict[str, JsonValue] | None
 
@@ -77,16 +84,28 @@ class PretrainedBiLm:
 
     @classmethod
     def from_weights(
-        cls, config: ModelConfig, corpus: Corpus, weights: Mapping[str, Tensor]
+        cls,
+        config: ModelConfig,
+        corpus: Corpus,
+        weights: Mapping[str, Tensor],
+        source: str = "the weights",
     ) -> PretrainedBiLm:
-        """A model by its weights, with the vocabulary and the tokeniser of its corpus."""
+        """A model by its weights, with the vocabulary and the tokeniser of its corpus.
+
+        `source` names the weights in errors.
+        """
         model = empty_model(config, corpus.vocabulary_size)
         parameters = dict(model.named_parameters())
         if parameters.keys() != weights.keys():
             odd = ", ".join(sorted(parameters.keys() ^ weights.keys())[:5])
-            raise CheckpointError(f"the weights differ from those of the model in: {odd}")
+            raise CheckpointError(f"{source} differ from those of the model in: {odd}")
         with torch.no_grad():
             for name, parameter in parameters.items():
+                if weights[name].shape != parameter.shape:
+                    raise CheckpointError(
+                        f"{source}: {name!r} is {tuple(weights[name].shape)}; "
+                        f"it must be {tuple(parameter.shape)}"
+                    )
                 parameter.copy_(weights[name])
         return cls(model, corpus.vocabulary, corpus.tokenizer())
 
@@ -111,10 +130,10 @@ class PretrainedBiLm:
             description.has_softmax or description.model.characters is None
         ):
             raise CheckpointError(f"{directory / CONFIG_FILE}: vocabulary_size is needed here")
-        model = empty_model(description.model, description.vocabulary_size)
+        model = shape_only_model(description.model, description.vocabulary_size)
         if not description.has_softmax:
             model.softmax = None
-        _fill(model, directory / WEIGHTS_FILE)
+        model = _filled(model, directory / WEIGHTS_FILE)
         vocabulary = None
         if (directory / VOCABULARY_FILE).exists():
             vocabulary = Vocabulary.read(directory / VOCABULARY_FILE)
@@ -167,8 +186,11 @@ def _refuse_stranger(directory: Path) -> None:
         )
 
 
-def _fill(model: BiLm, path: Path) -> None:
-    """Copy the weights at `path` into `model`, having checked every name, type and shape."""
+def _filled(model: BiLm, path: Path) -> BiLm:
+    """`model` with the weights at `path`; memory is taken once all names and shapes are right."""
+    if not path.exists():
+        raise CheckpointError(f"there is no weight file {path}")
+    open_regular(path, CheckpointError).close()
     parameters = dict(model.named_parameters())
     try:
         with safe_open(path, framework="pt") as file:
@@ -187,10 +209,10 @@ def _fill(model: BiLm, path: Path) -> None:
                         f"{path}: {name!r} is {dtype} {shape}; "
                         f"it must be F32 {tuple(parameter.shape)}"
                     )
+            model = allocate(model)
             with torch.no_grad():
-                for name, parameter in parameters.items():
+                for name, parameter in model.named_parameters():
                     parameter.copy_(file.get_tensor(name))
-    except FileNotFoundError:
-        raise CheckpointError(f"there is no weight file {path}") from None
+            return model
     except (SafetensorError, OSError) as e:
         raise CheckpointError(f"{path} is not a whole safetensors file: {e}") from None

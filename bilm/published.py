@@ -10,6 +10,7 @@ external storage and foreign filters, which could reach other files or code, are
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from itertools import product
@@ -24,14 +25,24 @@ from torch import Tensor
 
 from bilm.atomic import atomic_file, write_text
 from bilm.characters import NUM_CHARACTERS, SHIFT
-from bilm.config import CharacterConfig, LstmConfig, ModelConfig, SoftmaxConfig
+from bilm.config import (
+    CharacterConfig,
+    LstmConfig,
+    ModelConfig,
+    SoftmaxConfig,
+    VocabularySize,
+)
 from bilm.errors import CheckpointError
 from bilm.highway import Highway
 from bilm.model import BiLm
+from bilm.regular_files import open_regular
 from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
 from bilm.token_encoder import TokenEncoder, WordEmbedding
 
+# What h5py raises, in one place or another, for a damaged file.
+_DAMAGE = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
+_MAX_DEFLATION = 1032  # what one byte of a compressed dataset can stand for at most
 _BUILT_IN_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 
 
@@ -65,7 +76,7 @@ class _Options(BaseModel):
     char_cnn: _CharCnnOptions | None = None
     bidirectional: bool = True
     dropout: float = 0.1
-    n_tokens_vocab: int | None = None
+    n_tokens_vocab: VocabularySize | None = None
     n_negative_samples_batch: int = 8192
     sample_softmax: bool = True
     share_embedding_softmax: bool = False
@@ -190,10 +201,19 @@ def published_name(tensorflow_name: str) -> str:
 
 def empty_model(config: ModelConfig, vocabulary_size: int | None) -> BiLm:
     """A model whose weights are allocated but not set: the caller fills every one of them."""
+    return allocate(shape_only_model(config, vocabulary_size))
+
+
+def shape_only_model(config: ModelConfig, vocabulary_size: int | None) -> BiLm:
+    """A model that takes no memory, to compare with a file before any is taken."""
     with torch.device("meta"):
-        model = BiLm(config, vocabulary_size)
+        return BiLm(config, vocabulary_size)
+
+
+def allocate(model: BiLm) -> BiLm:
+    """Give a model of `shape_only_model` its memory."""
     model = model.to_empty(device="cpu").eval()
-    if config.softmax.tied_to_input and model.softmax is not None:
+    if model.config.softmax.tied_to_input and model.softmax is not None:
         # to_empty has made two of it
         model.softmax.weight = cast(WordEmbedding, model.encoder).weight
     return model
@@ -203,30 +223,40 @@ def load_published(options_json: Path, weights_hdf5: Path) -> BiLm:
     """Read a biLM from its published files."""
     tree = read_json(options_json, CheckpointError)
     config, vocabulary_size = model_config_from_options(tree, str(options_json))
+    if not weights_hdf5.exists():
+        raise CheckpointError(f"there is no weight file {weights_hdf5}")
+    open_regular(weights_hdf5, CheckpointError).close()  # HDF5 would wait for a pipe
     try:
-        file = h5py.File(weights_hdf5, "r")
-    except OSError as e:
-        if not weights_hdf5.exists():
-            raise CheckpointError(f"there is no weight file {weights_hdf5}") from None
+        with h5py.File(weights_hdf5, "r") as file:
+            return _load(config, vocabulary_size, file, options_json, weights_hdf5)
+    except _DAMAGE as e:
         raise CheckpointError(
             f"{weights_hdf5} is not a whole HDF5 file: {e}; fetch or export it again"
         ) from None
-    with file:
-        if "softmax" not in file:  # the published weights come without it
-            vocabulary_size = vocabulary_size if config.characters is None else None
-        elif vocabulary_size is None:
-            raise CheckpointError(
-                f"{weights_hdf5} has a softmax, but {options_json} does not say n_tokens_vocab"
-            )
-        if config.characters is None and vocabulary_size is None:
-            raise CheckpointError(
-                f"{options_json} has neither char_cnn nor n_tokens_vocab: the input is unknown"
-            )
-        model = empty_model(config, vocabulary_size)
-        if config.characters is None and "softmax" not in file:
-            model.softmax = None
-        _fill(model, file, weights_hdf5)
-    return model
+
+
+def _load(
+    config: ModelConfig,
+    vocabulary_size: int | None,
+    file: h5py.File,
+    options_json: Path,
+    weights_hdf5: Path,
+) -> BiLm:
+    has_softmax = "softmax" in file  # the published weights come without it
+    if not has_softmax:
+        vocabulary_size = vocabulary_size if config.characters is None else None
+    elif vocabulary_size is None:
+        raise CheckpointError(
+            f"{weights_hdf5} has a softmax, but {options_json} does not say n_tokens_vocab"
+        )
+    if config.characters is None and vocabulary_size is None:
+        raise CheckpointError(
+            f"{options_json} has neither char_cnn nor n_tokens_vocab: the input is unknown"
+        )
+    model = shape_only_model(config, vocabulary_size)
+    if not has_softmax:
+        model.softmax = None
+    return _fill(model, file, weights_hdf5)
 
 
 def save_published(model: BiLm, options_json: Path, weights_hdf5: Path) -> None:
@@ -241,7 +271,8 @@ def save_published(model: BiLm, options_json: Path, weights_hdf5: Path) -> None:
     write_text(options_json, json.dumps(options, indent=1) + "\n")
 
 
-def _fill(model: BiLm, file: h5py.File, path: Path) -> None:
+def _fill(model: BiLm, file: h5py.File, path: Path) -> BiLm:
+    """Give `model` its memory and weights, once everything that it needs is seen to be there."""
     views = published_views(model)
     found = _datasets(file, path, set(views))
     missing = sorted(set(views) - set(found))
@@ -254,12 +285,14 @@ def _fill(model: BiLm, file: h5py.File, path: Path) -> None:
         )
     for name, view in views.items():
         _check(found[name], name, tuple(view.shape), path)
-    for name, view in views.items():
+    model = allocate(model)
+    for name, view in published_views(model).items():
         try:
             data = found[name][()]
-        except OSError as e:
+        except _DAMAGE as e:
             raise CheckpointError(f"{path}: the dataset {name!r} cannot be read: {e}") from None
         view.copy_(torch.from_numpy(data.astype(np.float32, copy=False)))
+    return model
 
 
 def _datasets(group: h5py.Group, path: Path, expected: set[str]) -> dict[str, h5py.Dataset]:
@@ -274,10 +307,10 @@ def _datasets(group: h5py.Group, path: Path, expected: set[str]) -> dict[str, h5
             if not isinstance(link, h5py.HardLink):
                 kind = "an external" if isinstance(link, h5py.ExternalLink) else "a soft"
                 raise CheckpointError(f"{path}: {name!r} is {kind} link; links are not followed")
-            is_dataset = parent.get(key, getclass=True) is h5py.Dataset
-            if is_dataset and name in expected:
+            kind_of = parent.get(key, getclass=True)
+            if kind_of is h5py.Dataset and name in expected:
                 found[name] = parent[key]
-            elif not is_dataset and any(other.startswith(f"{name}/") for other in expected):
+            elif kind_of is h5py.Group and any(other.startswith(f"{name}/") for other in expected):
                 pending.append((parent[key], f"{name}/"))
             else:
                 raise CheckpointError(
@@ -303,4 +336,11 @@ def _check(dataset: h5py.Dataset, name: str, shape: tuple[int, ...], path: Path)
         raise CheckpointError(
             f"{path}: the dataset {name!r} {shape} keeps its data in another file or behind a "
             "filter that is not built in; neither is read"
+        )
+    # A dataset of which nothing was ever written has any shape and takes no room.
+    num_bytes, size = 4 * math.prod(shape), path.stat().st_size
+    if num_bytes > size * (_MAX_DEFLATION if filters else 1):
+        raise CheckpointError(
+            f"{path}: the dataset {name!r} {shape} would be {num_bytes:,} bytes, which a file of "
+            f"{size:,} bytes cannot hold"
         )

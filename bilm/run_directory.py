@@ -15,6 +15,7 @@ from bilm.config import CONFIG_FILE, Config
 from bilm.corpus import Corpus
 from bilm.engine import Cluster
 from bilm.errors import CheckpointError
+from bilm.regular_files import open_lock
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ def locked(directory: Path, cluster: Cluster) -> Iterator[None]:
         if cluster.is_first:
             try:
                 directory.mkdir(parents=True, exist_ok=True)
-                file = open(directory / "lock", "a")  # noqa: SIM115
+                file = open_lock(directory / "lock")
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise CheckpointError(

@@ -34,6 +34,8 @@ def parse_section(
     try:
         # By way of JSON text, where strict mode knows that an array may be a tuple.
         return section.model_validate_json(json.dumps(tree))
+    except RecursionError:
+        raise error(f"{source} is nested too deeply") from None
     except ValidationError as e:
         lines = sorted({_describe(section, p) for p in e.errors() if not _is_echo(p)})
         count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
@@ -51,6 +53,8 @@ def _describe(section: type[BaseModel], error: Any) -> str:
     kind, message = error["type"], error["msg"]
     if kind == "missing":
         return f"{path}: is missing"
+    if kind == "json_invalid":  # half a surrogate pair, or too deep a nesting
+        return f"it cannot be read: {message}"
     if kind == "extra_forbidden":
         return f"{path}: is not a known key{_hint(section, location)}"
     if kind == "value_error":

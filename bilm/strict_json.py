@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from bilm.errors import BilmError
+from bilm.regular_files import read_regular
 
 MAX_JSON_BYTES = 1 << 20
+_LOOK_BACK = 4096  # characters before an error, in which the last key is looked for
 
 
 class _Refused(ValueError):
@@ -64,7 +66,7 @@ def parse_json(text: str, source: str, error: type[BilmError]) -> Any:
         _refuse_numbers(tree, "the value")
         return tree
     except json.JSONDecodeError as e:
-        keys = re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', text[: e.pos])
+        keys = re.findall(r'"((?:[^"\\]|\\.)*)"\s*:', text[max(0, e.pos - _LOOK_BACK) : e.pos])
         after = f", after the key {keys[-1]!r}" if keys else ""
         raise error(
             f"{source} is not valid JSON: {e.msg} at line {e.lineno}, column {e.colno}{after}"
@@ -77,15 +79,11 @@ def parse_json(text: str, source: str, error: type[BilmError]) -> Any:
 
 def read_json(path: Path, error: type[BilmError], max_bytes: int = MAX_JSON_BYTES) -> Any:
     """Read and strictly parse the JSON file at `path`."""
+    if path.is_dir():
+        raise error(f"{path} is a directory; a JSON file is expected")
+    data = read_regular(path, error, max_bytes)
     try:
-        size = path.stat().st_size
-        if path.is_dir():
-            raise error(f"{path} is a directory; a JSON file is expected")
-        if size > max_bytes:
-            raise error(f"{path} has {size:,} bytes; at most {max_bytes:,} are read")
-        text = path.read_text(encoding="utf-8")
-    except OSError as e:
-        raise error(f"cannot read {path}: {e.strerror}") from None
+        text = data.decode("utf-8")
     except UnicodeDecodeError as e:
         raise error(f"{path} is not UTF-8: byte {e.start} is {e.object[e.start]:#04x}") from None
     return parse_json(text, str(path), error)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from bilm.errors import TokenizerError
 
 SENTENCEPIECE_FILE = "tokenizer.model"
+MAX_MODEL_BYTES = 1 << 28
 NAMES = ("whitespace", "moses", "sentencepiece")
 
 
@@ -88,6 +89,12 @@ class SentencePieceTokenizer:
             ) from None
         if not model_file.is_file():
             raise TokenizerError(f"there is no sentencepiece model at {model_file}")
+        size = model_file.stat().st_size
+        if size > MAX_MODEL_BYTES:
+            raise TokenizerError(
+                f"{model_file} is not a sentencepiece model: it has {size:,} bytes; at most "
+                f"{MAX_MODEL_BYTES:,} are read"
+            )
         self.lowercase = lowercase
         self.model_file = model_file
         self._pieces = sentencepiece.SentencePieceProcessor()
@@ -98,6 +105,8 @@ class SentencePieceTokenizer:
             raise TokenizerError(f"{model_file} is not a sentencepiece model: {reason}") from None
 
     def tokenize(self, text: str) -> list[str]:
+        # As in character ids, what UTF-8 cannot say (a lone surrogate) is left out.
+        text = text.encode("utf-8", "ignore").decode("utf-8")
         pieces: list[str] = self._pieces.EncodeAsPieces(text.lower() if self.lowercase else text)
         return pieces
 
@@ -122,7 +131,7 @@ def load_tokenizer(description: dict[str, Any], directory: Path) -> Tokenizer:
     unknown = sorted(set(description) - expected)
     if name not in NAMES or unknown or type(lowercase) is not bool or type(language) is not str:
         raise TokenizerError(
-            f"{description!r} does not describe a tokeniser: name must be one of "
+            f"{description!r:.300} does not describe a tokeniser: name must be one of "
             f"{', '.join(NAMES)}, lowercase true or false, and moses may have a language"
         )
     if name == "whitespace":

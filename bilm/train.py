@@ -405,7 +405,7 @@ def _build_model(
         if checkpoint is not None:
             with torch.no_grad():
                 for name, parameter in model.named_parameters():
-                    parameter.copy_(checkpoint.tensor(WEIGHTS, name))
+                    parameter.copy_(checkpoint.tensor(WEIGHTS, name, parameter.shape))
         elif cluster.is_first and config.train.init_from is not None:
             initialise_from(model, corpus.vocabulary, Path(config.train.init_from))
     return model.train()
@@ -436,7 +436,12 @@ def _resume(
             raise CheckpointError("the checkpoint's run.json lacks sums since the last line of log")
         read = None
         if checkpoint is not None:
-            state = BiLstmState(*(checkpoint.tensor(LSTM_STATE, n) for n in ("cell", "hidden")))
+            state = BiLstmState(
+                *(
+                    checkpoint.tensor(LSTM_STATE, name, zeros.shape)
+                    for name, zeros in zip(("cell", "hidden"), state, strict=True)
+                )
+            )
             read = functools.partial(checkpoint.tensor, OPTIMIZER)
         engine.load_optimizer_state(read, progress.step)
         state = BiLstmState(*(cluster.broadcast(part) for part in state))

@@ -15,7 +15,9 @@ from pathlib import Path
 from bilm.atomic import atomic_file
 from bilm.characters import SPECIAL_WORDS, UNKNOWN_WORD
 from bilm.errors import CorpusError
+from bilm.regular_files import read_regular
 
+MAX_BYTES = 1 << 26  # some six million words
 UNKNOWN_ID = SPECIAL_WORDS.index(UNKNOWN_WORD)
 
 
@@ -45,10 +47,7 @@ class Vocabulary:
     @classmethod
     def read(cls, path: Path) -> Vocabulary:
         """Read and check a vocabulary file."""
-        try:
-            data = path.read_bytes()
-        except OSError as e:
-            raise CorpusError(f"cannot read the vocabulary {path}: {e.strerror}") from None
+        data = read_regular(path, CorpusError, MAX_BYTES, "the vocabulary")
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as e:
@@ -73,8 +72,8 @@ class Vocabulary:
     def _check(self, source: str) -> None:
         if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS:
             raise CorpusError(
-                f"{source} begins with {list(self.words[: len(SPECIAL_WORDS)])}; the first lines "
-                f"must be {' '.join(SPECIAL_WORDS)}, one a line, before the words in falling count"
+                f"{source} does not begin as a vocabulary does; the first lines must be "
+                f"{' '.join(SPECIAL_WORDS)}, one a line, before the words in falling count"
             )
         seen: dict[str, int] = {}
         for line, word in enumerate(self.words, 1):

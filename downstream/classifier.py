@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from tqdm import tqdm
@@ -21,6 +23,7 @@ from bilm.atomic import write_text
 from bilm.embedder import Embedder
 from bilm.errors import CheckpointError, CorpusError
 from bilm.initial_weights import load_source
+from bilm.regular_files import open_regular
 from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
 from bilm.tensor_files import save_tensors
@@ -34,7 +37,7 @@ from downstream.features import (
     word_batch,
 )
 from downstream.heads import TextModel
-from downstream.settings import HeadSettings, MixSettings
+from downstream.settings import MIX, HeadSettings, MixSettings
 from downstream.stores import Layers, embed_texts, model_digest, pool, tokenize, windows_of
 from downstream.training import predict_probabilities
 from downstream.vectors import Table, WordVectors, vectors_digest
@@ -65,8 +68,8 @@ class Description(Section):
     num_layers: int
     dim: int
     tokenized: bool
-    max_words: int
-    seed: int
+    max_words: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)]
 
 
 class TextClassifier:
@@ -114,8 +117,8 @@ class TextClassifier:
             expected = description.vectors.digest
             _check_same("file of word vectors", vectors_path, found, expected, directory)
             table = WordVectors.read(vectors_path)
-        head = make_model(description)
-        _fill(head, directory / HEAD_FILE)
+        _check_widths(description, embedder, table, path)
+        head = _head(description, directory / HEAD_FILE)
         return cls(description, head, embedder, table)
 
     def predict(self, texts: Sequence[str]) -> list[str]:
@@ -212,14 +215,42 @@ def _check_same(what: str, path: Path, found: str, expected: str, directory: Pat
         )
 
 
-def _fill(model: TextModel, path: Path) -> None:
+def _check_widths(
+    description: Description, embedder: Embedder, vectors: WordVectors | None, path: Path
+) -> None:
+    """What the classifier says of its inputs must be so, before a head is made for them."""
+    vector_dim = 0 if vectors is None else vectors.dim
+    for name, found in (
+        ("num_layers", embedder.num_layers),
+        ("dim", embedder.dim),
+        ("vector_dim", vector_dim),
+    ):
+        if getattr(description, name) != found:
+            raise CheckpointError(
+                f"{path}: {name} is {getattr(description, name)}, but it is {found} by the biLM "
+                "and the word vectors; train the head again"
+            )
+    if not MIX.fullmatch(description.mix_kind):
+        raise CheckpointError(f"{path}: {description.mix_kind!r:.60} is no mix")
+
+
+def _head(description: Description, path: Path) -> TextModel:
+    """The head with its weights; memory for it is taken once the file is seen to hold them."""
+    open_regular(path, CheckpointError).close()
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError) as e:
         raise CheckpointError(f"cannot read the head {path}: {e}") from None
-    wanted = {key: tuple(value.shape) for key, value in model.state_dict().items()}
-    found = {key: tuple(value.shape) for key, value in tensors.items()}
+    try:
+        with torch.device("meta"):
+            shapes = make_model(description).state_dict()
+    except (RuntimeError, OverflowError) as e:
+        raise CheckpointError(f"{path.parent / CLASSIFIER_FILE}: no such head: {e}") from None
+    wanted = {key: (tuple(value.shape), value.dtype) for key, value in shapes.items()}
+    found = {key: (tuple(value.shape), value.dtype) for key, value in tensors.items()}
     if wanted != found:
         odd = sorted(key for key in wanted.keys() | found if wanted.get(key) != found.get(key))
         raise CheckpointError(f"{path} does not fit {CLASSIFIER_FILE} in {', '.join(odd[:5])}")
+    model = make_model(description)
     model.load_state_dict(tensors)
+    return model

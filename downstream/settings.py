@@ -24,7 +24,7 @@ from downstream.texts import Format
 Share = Annotated[float, Field(ge=0, lt=1)]
 Name = Annotated[str, Field(min_length=1)]
 MIXES = "trainable, frozen, learned, average, top, layer:K, none"
-_MIX = re.compile(r"trainable|frozen|learned|average|top|none|layer:\d{1,3}")
+MIX = re.compile(r"trainable|frozen|learned|average|top|none|layer:\d{1,3}")
 
 Head = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
 POOLED_HEADS = ("mean", "max", "mean_max")
@@ -93,7 +93,7 @@ class MixSettings(Section):
     @classmethod
     def _known(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
         for kind in kinds:
-            if not _MIX.fullmatch(kind):
+            if not MIX.fullmatch(kind):
                 raise ValueError(f"{kind!r} is no mix; known are {MIXES}")
         if len(set(kinds)) < len(kinds):
             raise ValueError(f"{', '.join(kinds)} names a mix twice")

@@ -15,20 +15,24 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import mmap
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 from tqdm import tqdm
 
 from bilm.atomic import atomic_directory, write_text
 from bilm.embedder import Embedder
 from bilm.errors import CheckpointError, CorpusError
 from bilm.pretrained import PretrainedBiLm
+from bilm.regular_files import open_regular, read_regular, sha256_of
 from bilm.sections import Section, parse_section
 from bilm.strict_json import read_json
 from downstream.texts import digest_of
@@ -43,7 +47,8 @@ _DTYPES: dict[Kind, np.dtype[Any]] = {"pooled": np.dtype("<f4"), "words": np.dty
 _WINDOW_WORDS = 1 << 16
 # Mapping a page brings its neighbours along, so several times this may be resident.
 _RESIDENT_BYTES = 1 << 27
-_MAX_TYPES_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30  # of any file but the layers
+_FILES = ("layers.bin", "offsets.bin", "words.bin", "types.json")
 
 
 class _Description(Section):
@@ -56,10 +61,10 @@ class _Description(Section):
     texts: str
     tokenized: bool
     max_words: int
-    num_texts: int
-    num_words: int
-    num_layers: int
-    dim: int
+    num_texts: Annotated[int, Field(ge=0)]
+    num_words: Annotated[int, Field(ge=0)]
+    num_layers: Annotated[int, Field(ge=1)]
+    dim: Annotated[int, Field(ge=1)]
     files: dict[str, str]
 
 
@@ -126,7 +131,10 @@ class MappedRows:
 
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         self.shape = shape
-        with open(path, "rb") as file:
+        num_bytes = dtype.itemsize * math.prod(shape)
+        with open_regular(path, CheckpointError) as file:
+            if num_bytes == 0 or os.fstat(file.fileno()).st_size != num_bytes:
+                raise CheckpointError(f"{path} must have {num_bytes:,} bytes, for rows {shape}")
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._rows = np.frombuffer(self._map, dtype=dtype).reshape(shape)
         self._row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
@@ -166,14 +174,39 @@ class Store:
             _DTYPES[self.kind],
             (rows, *inner, self.num_layers, self.dim),
         )
-        self.offsets = np.fromfile(directory / "offsets.bin", dtype="<i8")
-        self.word_ids = np.fromfile(directory / "words.bin", dtype="<i4")
-        self.types: list[str] = read_json(
-            directory / "types.json", CheckpointError, _MAX_TYPES_BYTES
-        )
+        self.offsets = _numbers(directory / "offsets.bin", "<i8", self.num_texts + 1)
+        self.word_ids = _numbers(directory / "words.bin", "<i4", description.num_words)
+        self.types: list[str] = read_json(directory / "types.json", CheckpointError, _MAX_BYTES)
+        self._check(description.num_words)
 
     def __len__(self) -> int:
         return self.num_texts
+
+    def _check(self, num_words: int) -> None:
+        """That the words of all texts are where the offsets say."""
+        offsets, ids = self.offsets, self.word_ids
+        are_words = isinstance(self.types, list) and all(isinstance(t, str) for t in self.types)
+        if (
+            not are_words
+            or offsets[0] != 0
+            or offsets[-1] != num_words
+            or (offsets[1:] < offsets[:-1]).any()
+            or (num_words and (ids.min() < 0 or ids.max() >= len(self.types)))
+        ):
+            raise CheckpointError(
+                f"the words, offsets and types in {self.directory} do not agree; remove it, and it "
+                "is computed anew"
+            )
+
+
+def _numbers(path: Path, dtype: str, length: int) -> npt.NDArray[Any]:
+    """The `length` numbers that the file at `path` must hold."""
+    data = read_regular(path, CheckpointError, _MAX_BYTES)
+    if len(data) != length * np.dtype(dtype).itemsize:
+        raise CheckpointError(
+            f"{path} has {len(data):,} bytes; {length:,} numbers of {dtype} are expected"
+        )
+    return np.frombuffer(data, dtype=dtype)
 
 
 def open_store(
@@ -225,12 +258,10 @@ def _read_description(directory: Path, expected: dict[str, Any]) -> _Description
                 f"the representations in {directory} are not those wanted: {what} "
                 f"({str(found)[:12]} there, {str(value)[:12]} here); {remedy}"
             )
+    if set(description.files) != set(_FILES):
+        raise CheckpointError(f"{path} must list {', '.join(_FILES)}, and nothing else; {remedy}")
     for name, digest in description.files.items():
-        try:
-            with open(directory / name, "rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as e:
-            raise CheckpointError(f"cannot read {directory / name}: {e.strerror}; {remedy}") from e
+        found = sha256_of(directory / name, CheckpointError)
         if found != digest:
             raise CheckpointError(
                 f"{directory / name} has changed since it was written (its digest is "

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bilm.errors import ConfigError, CorpusError
+from bilm.regular_files import bounded_lines
 
 Format = Literal["csv", "tsv", "jsonl", "text"]
 Ids = npt.NDArray[np.int64]
@@ -216,7 +217,8 @@ def _lines(path: Path, newline: str) -> Iterator[str]:
     try:
         with open(path, "rb") as raw:
             data: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-            for line in io.TextIOWrapper(data, encoding="utf-8-sig", newline=newline):
+            text = io.TextIOWrapper(data, encoding="utf-8-sig", newline=newline)
+            for line in bounded_lines(text, path):
                 number += 1
                 if "\0" in line:
                     raise CorpusError(f"{path}, line {number} holds a NUL; is this text? Remove it")

@@ -10,7 +10,6 @@ Cost: the file is read once, line by line; only the vectors of words that are as
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import zlib
 from collections.abc import Iterator, Sequence
@@ -22,8 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bilm.errors import CorpusError
+from bilm.regular_files import bounded_lines, open_regular, sha256_of
 
 Table = npt.NDArray[np.float32]
+_MAX_LINE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,7 @@ class WordVectors:
 
 def vectors_digest(path: Path | str) -> str:
     """The sha256 of the file."""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as e:
-        raise CorpusError(f"cannot read the word vectors {path}: {e.strerror}") from None
+    return sha256_of(Path(path), CorpusError, "the word vectors")
 
 
 def _parse(text: str, path: Path, number: int) -> Table:
@@ -109,10 +106,11 @@ def _parse(text: str, path: Path, number: int) -> Table:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with open(path, "rb") as raw:
+        with open_regular(path, CorpusError, "the word vectors") as raw:
             data: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
             # Only line feeds end a line: some words of GloVe hold other separators.
-            yield from io.TextIOWrapper(data, encoding="utf-8", newline="\n")
+            text = io.TextIOWrapper(data, encoding="utf-8", newline="\n")
+            yield from bounded_lines(text, path, _MAX_LINE)
     except UnicodeDecodeError as e:
         raise CorpusError(f"{path} is not UTF-8 text: {e.object[e.start]:#04x}") from None
     except EOFError:

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bilm.errors import ConfigError, CorpusError, run_command
 from bilm.process_settings import share_cores
+from bilm.regular_files import bounded_lines
 
 if TYPE_CHECKING:
     from bilm.embedding_dump import EmbeddingDump
@@ -205,7 +206,9 @@ class _Lines:
         number = -1
         try:
             with open(self.path, "rb") as raw:
-                for number, line in enumerate(_decompressed(raw, self.path)):
+                for number, line in enumerate(
+                    bounded_lines(_decompressed(raw, self.path), self.path)
+                ):
                     if number >= start:
                         self.bytes_read = raw.tell()
                         yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")

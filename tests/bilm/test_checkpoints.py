@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -141,3 +144,48 @@ def test_no_nan_gets_into_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         store.save(1, tensors(1), {"x": float("nan")})
     assert store.newest() is None
+
+
+def sign(path: Path) -> None:
+    """Put the digests right, as an attacker would."""
+    manifest = path / "manifest.json"
+    tree = json.loads(manifest.read_text())
+    for name, entry in tree["files"].items():
+        data = (path / name).read_bytes() if (path / name).is_file() else b""
+        entry.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+    manifest.write_text(json.dumps(tree, indent=1) + "\n")
+
+
+def test_what_is_signed_is_not_believed(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    path = save(store, 1)
+    weights = path / "weights.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(b"\x80\x04 a pickle, perhaps")
+    sign(path)
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors is not a whole safetensors"):
+        store.newest()
+    weights.unlink()
+    os.mkfifo(weights)
+    sign(path)
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors: it is not a regular file"):
+        store.newest()
+    weights.unlink()
+    weights.write_bytes(whole)
+    sign(path)
+    checkpoint = store.verify(path)
+    assert checkpoint.tensor(WEIGHTS, "a", [3]).tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(CheckpointError, match=r"'a' is torch.float32 \(3,\).*\(1,\) are expected"):
+        checkpoint.tensor(WEIGHTS, "a", [1])
+
+
+def test_nothing_outside_is_deleted_or_made(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "checkpoints")
+    store.directory.mkdir()
+    (tmp_path / "mine").mkdir()
+    (store.directory / "step-00000001").symlink_to(tmp_path / "mine")
+    (store.directory / "ever_saved").symlink_to(tmp_path / "made")
+    store.prune(store.save(2, tensors(2), {}), keep_last=1, best_step=None)
+    assert (tmp_path / "mine").is_dir()
+    assert not (tmp_path / "made").exists()
+    assert not (store.directory / "step-00000001").exists()

@@ -289,3 +289,25 @@ def test_command_prints_the_resolved_config() -> None:
 def test_page_of_all_fields_is_current() -> None:
     page = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
     assert page == config_table(), "run: python -m bilm.config_page > docs/config.md"
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["train.seed=" + "9" * 5000, "a." * 5000 + "b=1", "train.seed=\ud800", "model.lstm.dim=2e6"],
+)
+def test_no_override_leads_past_our_own_errors(override: str) -> None:
+    with pytest.raises(ConfigError):
+        load_config(BIG, [override])
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *("model.lstm.num_layers=101", "model.lstm.dim=1048577"),
+        *("model.characters.num_highway=101", "model.characters.max_characters=32768"),
+        "model.characters.filters=" + json.dumps([[1, 1]] * 101),
+    ],
+)
+def test_no_number_decides_what_is_allocated(override: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(override.partition("=")[0])):
+        load_config(BIG, [override])

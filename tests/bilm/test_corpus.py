@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from bilm import lexicon
 from bilm.characters import char_ids
 from bilm.corpus import Corpus, SplitWriter, write_lexicon, write_manifest
-from bilm.corpus_manifest import fingerprint_of
+from bilm.corpus_manifest import MAX_MANIFEST_BYTES, fingerprint_of
 from bilm.errors import CorpusError
 from tests.bilm.small_corpus import WHITESPACE, write_corpus
 
@@ -651,3 +651,17 @@ def test_a_reader_that_keeps_what_it_read_sees_a_change_too(corpus: Corpus) -> N
     time.sleep(1.1)
     with pytest.raises(CorpusError, match=r"changed since it was opened.*train-00000\.tar"):
         corpus.refuse_changes()
+
+
+def test_depth_and_size_of_the_manifest_are_bounded(corpus: Corpus) -> None:
+    path = corpus.path / "corpus.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["splits"]["train"]["words"] = ["x" * 1000] * 1000
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"splits\.train\.words") as caught:
+        Corpus.open(corpus.path)
+    assert len(str(caught.value)) < 1000
+    with open(path, "wb") as file:
+        file.truncate(MAX_MANIFEST_BYTES + 1)
+    with pytest.raises(CorpusError, match="at most 67,108,864 are read"):
+        Corpus.open(corpus.path)

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from bilm import embedding_dump
 from bilm.embedding_dump import EmbeddingDump, model_digest, open_dump, partial_directory
@@ -203,3 +204,53 @@ def test_parts_are_counted_by_their_shapes_alone(tmp_path: Path) -> None:
     unfinished(tmp_path / "out.hdf5")
     dump = EmbeddingDump(tmp_path / "out.hdf5", RUN)
     assert dump.num_lines == 5
+
+
+def test_links_lead_nowhere(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    partial_directory(output).symlink_to(tmp_path)
+    with pytest.raises(OutputError, match="is a symbolic link"), open_dump(output, RUN, True):
+        pass
+    partial_directory(output).unlink()
+    partial_directory(output).mkdir()
+    (partial_directory(output) / "lock").symlink_to(tmp_path / "made")
+    with pytest.raises(OutputError, match="cannot write"), open_dump(output, RUN, True):
+        pass
+    assert not (tmp_path / "made").exists()
+
+
+def finish(output: Path) -> None:
+    with open_dump(output, RUN, False) as dump:
+        assert dump is not None
+        dump.finish(None)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        torch.tensor(3),
+        torch.tensor([[-1, -6]]),
+        torch.tensor([[1 << 40, 1 << 40]]),
+        torch.tensor([[2.0, 3.0]]),
+        torch.tensor([[1, 2], [3, 2]]),
+        torch.tensor([[2, 3]]).to(torch.bfloat16),
+    ],
+)
+def test_a_part_whose_shapes_are_wrong(tmp_path: Path, shapes: torch.Tensor) -> None:
+    output = tmp_path / "out.hdf5"
+    unfinished(output)
+    part = partial_directory(output) / "part-00000000.safetensors"
+    save_file({"shapes": shapes, "values": torch.zeros(6)}, part)
+    with pytest.raises(OutputError, match="is damaged"):
+        finish(output)
+    assert not output.exists()
+
+
+def test_a_header_that_lacks_a_word(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    unfinished(output)
+    output.write_text("mine")
+    (partial_directory(output) / "run.json").write_text(json.dumps({"run": RUN}))
+    with pytest.raises(OutputError, match="say --overwrite"), open_dump(output, RUN, False):
+        pass
+    assert output.read_text() == "mine"

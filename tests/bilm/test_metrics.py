@@ -15,7 +15,8 @@ def test_lines_of_a_lost_future_and_half_lines_are_dropped(tmp_path: Path) -> No
         log.train(step, FIGURES)
     log.close()
     path = tmp_path / "metrics.jsonl"
-    path.write_text(path.read_text() + '{"event": "train", "st')  # killed in mid-write
+    deep = "[" * 100_000
+    path.write_text(path.read_text() + f'{deep}\n{{"event": "train", "st')  # killed in mid-write
     log = MetricsLog(tmp_path, start=2, num_steps=10)
     log.train(3, FIGURES)
     log.heldout(3, Perplexity((1.0, 2.0), 5, 0.25), 0.1)

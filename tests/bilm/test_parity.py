@@ -176,6 +176,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "objects.npz", loss=np.array([{"a": 1}], dtype=object))
     with pytest.raises(CheckpointError, match="plain arrays"):
         compare(tmp_path / "objects.npz")
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(CheckpointError, match=r"not an \.npz file"):
+        compare(tmp_path / "one.npy")
     done = parity(tmp_path / "missing.npz")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

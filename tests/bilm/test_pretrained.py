@@ -14,6 +14,7 @@ from bilm.model import BiLm
 from bilm.pretrained import PretrainedBiLm
 from bilm.tokenizers import MosesTokenizer
 from bilm.vocabulary import Vocabulary
+from tests.bilm.small_corpus import write_corpus
 from tests.conftest import GOLDEN, tiny_model_config
 
 
@@ -117,6 +118,8 @@ FAULTS: list[tuple[Callable[[Path], object], str]] = [
     (edit_json("format", "other"), "format"),
     (edit_json("extra", 1), "extra: is not a known key"),
     (edit_json("vocabulary_size", 83), r"\(82, 6\).*must be F32 \(83, 6\)|82 words"),
+    (edit_json("vocabulary_size", 1 << 30), r"must be F32 \(1073741824"),
+    (edit_json("vocabulary_size", 1 << 31), "vocabulary_size: "),
     (edit_json("vocabulary_size", None), "vocabulary_size is needed"),
     (edit_json("tokenizer", {"name": "builtins.eval"}), "does not describe a tokeniser"),
     (edit_tensors(lambda t: t.pop("softmax.weight")), "lacks softmax.weight"),
@@ -146,3 +149,15 @@ def test_each_fault_has_its_error(
 def test_no_such_directory(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no model directory"):
         PretrainedBiLm.from_pretrained(tmp_path / "nothing")
+
+
+def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", {"train": [["a", "b"]]})
+    model = BiLm(tiny_model_config(), corpus.vocabulary_size)
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    assert PretrainedBiLm.from_weights(model.config, corpus, weights).vocabulary is not None
+    weights["softmax.bias"] = torch.zeros(1)  # copy_ would spread it over all rows
+    with pytest.raises(
+        CheckpointError, match=r"here: 'softmax.bias' is \(1,\); it must be \(5, 1\)"
+    ):
+        PretrainedBiLm.from_weights(model.config, corpus, weights, "here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,8 @@ FAULTS: list[tuple[Callable[[h5py.File], object], str]] = [
     (add_external_storage, "char_embed.*another file"),
     (add_virtual_dataset, "char_embed.*another file"),
     (add_cycle, "has 'CNN/again'"),
+    (lambda f: (f.__delitem__("CNN"), f.__setitem__("CNN", np.dtype("f4"))), "has 'CNN'"),
+    (lambda f: edit(f, "char_embed", h5py.Empty("f4")), "char_embed.*has the shape None"),
     (lambda f: f.__setitem__("softmax/b", np.zeros(9, "f4")), "'softmax/W'"),
 ]
 
@@ -180,6 +183,8 @@ def test_no_such_weights(tmp_path: Path) -> None:
         (lambda o: o["lstm"].update(dim="64"), "lstm.dim"),
         (lambda o: o["lstm"].update(dim=8), "projection_dim is 16, above dim 8"),
         (lambda o: o["lstm"].update(cell_clip=-1), "lstm.cell_clip"),
+        (lambda o: o.update(n_tokens_vocab=-5), "n_tokens_vocab"),
+        (lambda o: o["lstm"].update(n_layers=10**9), "num_layers"),
         (lambda o: o["char_cnn"].update(n_characters=300), "char_cnn.n_characters"),
         (lambda o: o["char_cnn"].update(activation="gelu"), "char_cnn.activation"),
         (lambda o: (o.pop("char_cnn"), o.pop("n_tokens_vocab")), "neither char_cnn nor n_tokens"),
@@ -200,3 +205,25 @@ def test_a_vocabulary_of_another_size(tmp_path: Path) -> None:
         PretrainedBiLm.from_published(
             tmp_path / "o.json", tmp_path / "w.hdf5", GOLDEN / "vocab.txt"
         )
+
+
+def test_terabytes_that_were_never_written(tmp_path: Path) -> None:
+    """Options and weights agree on a shape; the file is of some kilobytes."""
+    save_published(BiLm(tiny_model_config(), 30), tmp_path / "o.json", tmp_path / "w.hdf5")
+    options = json.loads((tmp_path / "o.json").read_text())
+    options["n_tokens_vocab"] = 1 << 30
+    (tmp_path / "o.json").write_text(json.dumps(options))
+    for filters in ({}, {"compression": "gzip"}):
+        with h5py.File(tmp_path / "w.hdf5", "r+") as file:
+            for name, shape in (("softmax/W", (1 << 30, 6)), ("softmax/b", (1 << 30,))):
+                del file[name]
+                chunks = (1024, *shape[1:])
+                file.create_dataset(name, shape, "f4", chunks=chunks, **filters)
+        with pytest.raises(CheckpointError, match=r"'softmax/W'.*25,769,803,776 bytes, which a"):
+            load_published(tmp_path / "o.json", tmp_path / "w.hdf5")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "weights.hdf5")
+    with pytest.raises(CheckpointError, match="it is not a regular file"):
+        load_published(OPTIONS, tmp_path / "weights.hdf5")

@@ -8,6 +8,7 @@ import sentencepiece
 
 from bilm.errors import TokenizerError
 from bilm.tokenizers import (
+    MAX_MODEL_BYTES,
     MosesTokenizer,
     SentencePieceTokenizer,
     WhitespaceTokenizer,
@@ -81,4 +82,18 @@ def test_sentencepiece_model_that_is_none(tmp_path: Path) -> None:
         load_tokenizer({"name": "sentencepiece"}, tmp_path)
     (tmp_path / "tokenizer.model").write_bytes(b"\x80\x04pickle, perhaps")
     with pytest.raises(TokenizerError, match="is not a sentencepiece model"):
+        load_tokenizer({"name": "sentencepiece"}, tmp_path)
+
+
+def test_sentencepiece_takes_any_string(pieces: Path) -> None:
+    tokenizer = SentencePieceTokenizer(pieces)
+    assert tokenizer.tokenize("a\ud800b") == tokenizer.tokenize("ab")
+    assert tokenizer.tokenize("\udfff") == []
+    tokenizer.tokenize("a\0b\n")
+
+
+def test_a_sentencepiece_model_that_is_too_large(tmp_path: Path) -> None:
+    with open(tmp_path / "tokenizer.model", "wb") as file:
+        file.truncate(MAX_MODEL_BYTES + 1)
+    with pytest.raises(TokenizerError, match="at most 268,435,456 are read"):
         load_tokenizer({"name": "sentencepiece"}, tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bilm.errors import CorpusError
-from bilm.vocabulary import Vocabulary
+from bilm.vocabulary import MAX_BYTES, Vocabulary
 from tests.conftest import GOLDEN
 
 
@@ -52,3 +52,19 @@ def test_windows_line_ends(tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
     path.write_bytes(b"<S>\r\n</S>\r\n<UNK>\r\nthe\r\n")
     assert Vocabulary.read(path).words == ("<S>", "</S>", "<UNK>", "the")
+
+
+def test_too_large_or_no_file_at_all(tmp_path: Path) -> None:
+    with open(tmp_path / "large", "wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(CorpusError, match="at most 67,108,864 are read"):
+        Vocabulary.read(tmp_path / "large")
+    with pytest.raises(CorpusError, match="it is not a regular file"):
+        Vocabulary.read(tmp_path)
+
+
+def test_what_is_no_vocabulary_is_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("a secret\n")
+    with pytest.raises(CorpusError, match="first lines must be") as caught:
+        Vocabulary.read(tmp_path / "vocab.txt")
+    assert "secret" not in str(caught.value)

@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,3 +120,37 @@ def test_public_names_resolve() -> None:
         assert getattr(downstream, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = downstream.Nothing
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_layers": 10**9}, "num_layers is 1000000000"),
+        ({"dim": 10**12}, "dim is 1000000000000"),
+        ({"vector_dim": 1}, "vector_dim is 1, but"),
+        ({"mix_kind": "os.system"}, "'os.system' is no mix"),
+        ({"seed": -1}, "seed: "),
+        ({"max_words": 0}, "max_words: "),
+        ({"vectors": {"path": "/dev/zero", "digest": ""}}, "/dev/zero: it is not a regular file"),
+    ],
+)
+def test_a_description_is_not_believed(
+    place: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    report = tmp_path / "report"
+    shutil.copytree(place / "report", report)
+    tree = json.loads((report / "classifier.json").read_text("utf-8"))
+    (report / "classifier.json").write_text(json.dumps({**tree, **change}), "utf-8")
+    with pytest.raises(BilmError, match=message):
+        TextClassifier.from_pretrained(report)
+
+
+def test_a_head_of_terabytes_is_not_allocated(place: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    shutil.copytree(place / "report", report)
+    tree = json.loads((report / "classifier.json").read_text("utf-8"))
+    for width, message in ((1 << 40, "does not fit"), (1 << 62, "no such head")):
+        tree["head"]["hidden_dim"] = width
+        (report / "classifier.json").write_text(json.dumps(tree), "utf-8")
+        with pytest.raises(CheckpointError, match=message):
+            TextClassifier.from_pretrained(report)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -155,3 +156,42 @@ def test_memory_is_given_back_and_rows_stay_right(
     before = store.rows.take(np.arange(40))
     for i in range(40):
         np.testing.assert_array_equal(store.rows.slice(i, i + 1)[0], before[i])
+
+
+def sign(directory: Path) -> None:
+    path = directory / "store.json"
+    tree = json.loads(path.read_text("utf-8"))
+    for name in tree["files"]:
+        tree["files"][name] = hashlib.sha256((directory / name).read_bytes()).hexdigest()
+    path.write_text(json.dumps(tree), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("layers.bin", b"", "layers.bin must have"),
+        ("offsets.bin", bytes(8), "offsets.bin has 8 bytes; 41 numbers"),
+        ("offsets.bin", b"\xff" * 8 * 41, "do not agree"),
+        ("words.bin", None, "do not agree"),
+        ("types.json", b'{"a": 1}', "do not agree"),
+        ("types.json", b"[1, 2]", "do not agree"),
+        ("types.json", b"[]", "do not agree"),
+    ],
+)
+def test_files_that_are_signed_but_wrong(
+    tmp_path: Path, name: str, data: bytes | None, message: str
+) -> None:
+    path = make(tmp_path).directory / name
+    path.write_bytes(b"\xff" * path.stat().st_size if data is None else data)
+    sign(path.parent)
+    with pytest.raises(CheckpointError, match=message):
+        make(tmp_path)
+
+
+def test_files_elsewhere_are_not_read(tmp_path: Path) -> None:
+    path = make(tmp_path).directory / "store.json"
+    tree = json.loads(path.read_text("utf-8"))
+    tree["files"]["../../etc/passwd"] = "0" * 64
+    path.write_text(json.dumps(tree), "utf-8")
+    with pytest.raises(CheckpointError, match=r"must list layers\.bin, .*and nothing else"):
+        make(tmp_path)

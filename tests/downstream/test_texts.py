@@ -179,3 +179,10 @@ def test_split_keeps_the_shares_of_classes() -> None:
 def test_digest_depends_on_borders_between_texts() -> None:
     assert digest_of(["ab", "c"]) != digest_of(["a", "bc"])
     assert LabelledTexts(("a",), ("x",)).digest() == LabelledTexts(("a",), ("y",)).digest()
+
+
+def test_a_line_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"label,text\n") + gzip.compress(b"x" * (1 << 20)) * 20)
+    with pytest.raises(CorpusError, match="line 2 has more than 16,777,216"):
+        read_labelled(path)

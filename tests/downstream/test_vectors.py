@@ -56,3 +56,12 @@ def test_missing_and_cut_files(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"cat 1 2\n" * 1000)[:-12])
     with pytest.raises(CorpusError, match="cut short"):
         WordVectors.read(path)
+
+
+def test_a_line_without_end_and_a_device(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.txt", "a 1 2\nb " + "1 " * (1 << 20))
+    with pytest.raises(CorpusError, match="line 2 has more than 1,048,576"):
+        WordVectors.read(path)
+    for read in (WordVectors.read, vectors_digest):
+        with pytest.raises(CorpusError, match="/dev/zero: it is not a regular file"):
+            read("/dev/zero")

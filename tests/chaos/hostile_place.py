@@ -1,0 +1,209 @@
+"""Where hostile files are put: valid artefacts to spoil, and a place outside that must not change.
+
+Every artefact is made once and copied for each case. `Place.check` says whether anything happened
+that should not have: a marker that a payload would make, a change outside, or the secret inside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import torch
+from safetensors.torch import save_file
+
+from bilm.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
+from bilm.config import Config
+from bilm.corpus import Corpus
+from bilm.corpus_manifest import fingerprint_of
+from bilm.embedder import Embedder
+from bilm.model import BiLm
+from bilm.pretrained import PretrainedBiLm
+from bilm.published import save_published
+from bilm.tokenizers import SentencePieceTokenizer
+from bilm.vocabulary import Vocabulary
+from downstream.classifier import Description, FileRecord, make_model, save_classifier
+from downstream.settings import HeadSettings, MixSettings
+from downstream.stores import model_digest, open_store
+from tests.bilm.small_corpus import write_corpus
+from tests.conftest import tiny_model_config
+
+SECRET = "a-secret-that-appears-nowhere-6e1f"
+SENTENCES = [["the", "cat", "sat"], ["a", "dog", "ran", "far"], ["the", "dog", "sat"]]
+TEXTS = ("the cat sat", "a dog ran far", "the dog sat")
+
+
+class Touch:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, marker: Path) -> None:
+        self._marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch '{self._marker}'",)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One case's directories: `inside` is what a user was given, `outside` all the rest."""
+
+    inside: Path
+    outside: Path
+
+    @property
+    def marker(self) -> Path:
+        """What a payload would make, were it run."""
+        return self.outside / "marker"
+
+    @property
+    def secret(self) -> Path:
+        """A file that only a link or `../` could reach."""
+        return self.outside / "secret"
+
+    def pickled(self) -> bytes:
+        """A pickle that makes the marker."""
+        return pickle.dumps(Touch(self.marker))
+
+    def torch_saved(self) -> bytes:
+        """The same in the zip archive that torch.save makes."""
+        path = self.inside / "saved.pt"
+        torch.save({"state": Touch(self.marker)}, path)
+        data = path.read_bytes()
+        path.unlink()
+        return data
+
+    def check(self) -> None:
+        """Raise if anything has happened that should not have."""
+        assert not self.marker.exists(), "the payload has run"
+        found = sorted(path.name for path in self.outside.iterdir())
+        assert found == ["secret"], found
+        assert self.secret.read_text() == SECRET, "the file outside has changed"
+        for path in self.inside.rglob("*"):
+            if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20:
+                assert SECRET.encode() not in path.read_bytes(), f"the secret is in {path}"
+
+
+def make_place(root: Path, artefacts: Path) -> Place:
+    """A fresh place with a copy of every artefact."""
+    shutil.copytree(artefacts, root / "inside", symlinks=True)
+    (root / "outside").mkdir()
+    (root / "outside" / "secret").write_text(SECRET)
+    return Place(root / "inside", root / "outside")
+
+
+def make_artefacts(root: Path) -> None:
+    """One of everything that the project reads."""
+    torch.manual_seed(0)
+    corpus = write_corpus(root / "corpus", {"train": SENTENCES, "heldout": SENTENCES[:1]})
+    pieces = root / "pieces.model"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(s) for s in SENTENCES * 20]),
+        model_prefix=str(root / "pieces"),
+        vocab_size=30,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    (root / "pieces.vocab").unlink()
+    vocabulary = Vocabulary(corpus.vocabulary.words)
+    model = BiLm(tiny_model_config(), len(vocabulary)).eval()
+    pretrained = PretrainedBiLm(model, vocabulary, SentencePieceTokenizer(pieces))
+    pretrained.save_pretrained(root / "model")
+    (root / "published").mkdir()
+    save_published(model, root / "published/options.json", root / "published/weights.hdf5")
+    vocabulary.write(root / "published/vocab.txt")
+    config = run_config(root / "corpus")
+    (root / "config.json").write_text(json.dumps(config.model_dump(mode="json"), indent=1))
+    _save_checkpoint(root / "run" / "checkpoints", config, corpus, model)
+    embedder = Embedder(pretrained)
+    open_store(root / "store", "words", embedder, TEXTS)
+    _save_classifier(root / "classifier", root / "model", embedder)
+    partial = root / "vectors.hdf5.partial"
+    partial.mkdir()
+    header = {"format": "bilm-embeddings", "version": 1, "run": {"model": "m"}, "replaces": False}
+    (partial / "run.json").write_text(json.dumps(header))
+    part = {"shapes": torch.tensor([[2, 1, 3]]), "values": torch.zeros(6)}
+    save_file(part, partial / "part-00000000.safetensors")
+
+
+def run_config(corpus: Path) -> Config:
+    """A small configuration of a run."""
+    tree = {
+        "model": tiny_model_config().model_dump(mode="json"),
+        "data": {"corpus": str(corpus)},
+        "train": {"output_dir": "run"},
+        "deepspeed": {"train_batch_size": 2},
+    }
+    return Config.model_validate_json(json.dumps(tree))
+
+
+def _save_checkpoint(directory: Path, config: Config, corpus: Corpus, model: BiLm) -> None:
+    weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+    CheckpointStore(directory).save(
+        1,
+        {WEIGHTS: weights, OPTIMIZER: {"a/sum": torch.ones(1)}, LSTM_STATE: {"x": torch.ones(1)}},
+        {"config": config.model_dump(mode="json"), "corpus": corpus.fingerprint},
+    )
+
+
+def _save_classifier(directory: Path, model: Path, embedder: Embedder) -> None:
+    description = Description(
+        format="bilm-classifier",
+        version=1,
+        bilm=FileRecord(path=str(model), digest=model_digest(embedder.pretrained)),
+        vectors=None,
+        vector_dim=0,
+        classes=("a", "b"),
+        mix_kind="trainable",
+        mix=MixSettings(),
+        head=HeadSettings(),
+        num_layers=embedder.num_layers,
+        dim=embedder.dim,
+        tokenized=True,
+        max_words=400,
+        seed=0,
+    )
+    directory.mkdir()
+    save_classifier(description, make_model(description), directory)
+
+
+def sign_corpus(directory: Path) -> None:
+    """Write the right sizes and digests into corpus.json, as an attacker would."""
+    path = directory / "corpus.json"
+    tree = json.loads(path.read_text())
+    entries = {**tree["files"]}
+    entries |= {s["name"]: s for split in tree["splits"].values() for s in split["shards"]}
+    for name, entry in entries.items():
+        _sign(entry, directory / name)
+    tree["fingerprint"] = fingerprint_of(tree)
+    path.write_text(json.dumps(tree, separators=(",", ":")))
+
+
+def sign_checkpoint(directory: Path) -> None:
+    """The same for a checkpoint's manifest."""
+    path = directory / "manifest.json"
+    tree = json.loads(path.read_text())
+    for name, entry in tree["files"].items():
+        _sign(entry, directory / name)
+    path.write_text(json.dumps(tree, indent=1) + "\n")
+
+
+def sign_store(directory: Path) -> None:
+    """The same for stored representations."""
+    path = directory / "store.json"
+    tree = json.loads(path.read_text())
+    for name in tree["files"]:
+        if (directory / name).is_file():
+            tree["files"][name] = hashlib.sha256((directory / name).read_bytes()).hexdigest()
+    path.write_text(json.dumps(tree))
+
+
+def _sign(entry: dict[str, Any], path: Path) -> None:
+    data = path.read_bytes() if path.is_file() else b""  # what stat says of pipes and devices
+    entry.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
