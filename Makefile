@@ -3,8 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo
+DATA := ../shared/data
 
-.PHONY: help install demo test check bench clean
+.PHONY: help install demo test check bench chaos results clean
 
 help:           ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
@@ -42,6 +43,12 @@ check: .venv/.installed     ## ruff, mypy and the fast tests
 
 bench: .venv/.installed     ## every benchmark, and docs/performance.md; half an hour, on a quiet machine
 	$(BIN)/python benchmarks/report.py
+
+chaos: .venv/.installed     ## kill, fill, flip and fuzz it, and docs/reliability.md; under an hour
+	$(BIN)/python -m tests.chaos
+
+results: .venv/.installed   ## pretrain on news and films, classify, and docs/results.md; some hours, DATA=DIR
+	$(BIN)/python -m experiments.results --data $(DATA)
 
 clean:                      ## remove what demo and tests made
 	rm -rf $(DEMO) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from downstream.dropout import Dropout
 from downstream.features import Batch, poolings_of
@@ -106,7 +105,9 @@ class AttentionHead(nn.Module):
 class RecurrentHead(nn.Module):
     """A bidirectional LSTM or GRU, then the maximum and the mean of its outputs over words.
 
-    A second mix, if there is one, joins the outputs of the encoder before they are pooled.
+    A second mix, if there is one, joins the outputs of the encoder before they are pooled. Each
+    direction reads its words first and the padding last, where it does no harm: packed sequences
+    were measured to take twice as long, most of it in clearing memory.
     """
 
     def __init__(
@@ -114,20 +115,31 @@ class RecurrentHead(nn.Module):
     ) -> None:
         super().__init__()
         kind = nn.LSTM if settings.kind == "bilstm" else nn.GRU
-        self.encoder = kind(input_dim, settings.encoder_dim, batch_first=True, bidirectional=True)
+        self.rightward = kind(input_dim, settings.encoder_dim, batch_first=True)
+        self.leftward = kind(input_dim, settings.encoder_dim, batch_first=True)
         width = 2 * settings.encoder_dim + beside_dim
         self.classify = _classifier(2 * width, settings, num_classes)
 
     def forward(self, words: Tensor, mask: Tensor, beside: Tensor | None) -> Tensor:
-        packed = pack_padded_sequence(
-            words, mask.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        outputs, _ = pad_packed_sequence(self.encoder(packed)[0], batch_first=True)
-        if beside is not None:
-            outputs = torch.cat([outputs, beside], dim=-1)
-        pooled = [masked_max(outputs, mask), masked_mean(outputs, mask)]
+        turned = reversed_places(mask)
+        outputs = [
+            self.rightward(words)[0],
+            _take(self.leftward(_take(words, turned))[0], turned),
+        ]
+        joined = torch.cat(outputs if beside is None else [*outputs, beside], dim=-1)
+        pooled = [masked_max(joined, mask), masked_mean(joined, mask)]
         scores: Tensor = self.classify(torch.cat(pooled, dim=-1))
         return scores
+
+
+def reversed_places(mask: Tensor) -> Tensor:
+    """Where to take each word from to turn a text round and leave its padding in place."""
+    places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    return torch.where(mask, mask.sum(dim=1, keepdim=True) - 1 - places, places)
+
+
+def _take(words: Tensor, places: Tensor) -> Tensor:
+    return words.gather(1, places.unsqueeze(-1).expand(-1, -1, words.shape[-1]))
 
 
 def masked_max(words: Tensor, mask: Tensor) -> Tensor:

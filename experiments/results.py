@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bilm.errors import run_command
+from experiments.page import write_page
 from experiments.stages import Stages
 from experiments.texts import check_data, prepare
 
-MIXES = "trainable,frozen,learned,average,top,layer:0,layer:1"
-HEADS = ("attention", "bilstm", "gru")
-FILM_STEPS = 2500
+ALL_MIXES = "trainable,frozen,learned,average,top,layer:0,layer:1"
+MIXES = "trainable,frozen,learned"
+WORDS = ("play", "bank")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,107 +34,143 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, help="the texts; see docs/results.md")
     parser.add_argument("--work", type=Path, default=Path("results"), help="default: results")
     parser.add_argument("--ranks", type=int, default=2, help="of pretraining (default: 2)")
-    parser.add_argument("--until", help="stop after this stage")
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        default=list(PARTS),
+        choices=list(PARTS),
+        help="which parts to run (default: all, in this order: %(choices)s)",
+    )
     arguments = parser.parse_args(argv)
     check_data(arguments.data)
-    Experiment(arguments.data, arguments.work, arguments.ranks, arguments.until).run()
+    experiment = Experiment(arguments.data, arguments.work, arguments.ranks)
+    for part in arguments.parts:
+        PARTS[part](experiment)
     return 0
 
 
 class Experiment:
     """All stages, in the order in which they need each other."""
 
-    def __init__(self, data: Path, work: Path, ranks: int, until: str | None) -> None:
-        self.data, self.work, self.ranks, self.until = data, work, ranks, until
+    def __init__(self, data: Path, work: Path, ranks: int) -> None:
+        self.data, self.work, self.ranks = data, work, ranks
         self.texts = work / "texts"
         self.stages = Stages(work)
+        self.news, self.films = work / "news", work / "films"
+        self.vectors = ("--vectors", data / "glove/glove.6B.50d.top60k.txt.gz")
+        self.ag_news = self._task(self.news, "ag_train.csv", "ag_test.csv")
+        self.sst5 = (
+            *self._task(self.films, "sst5_train.csv", "sst5_test.csv"),
+            *("--validation", self.texts / "sst5_dev.csv", "--tokenized"),
+        )
 
-    def run(self) -> None:
-        """Do what is not done."""
+    def pretrain(self) -> None:
+        """Texts, corpora, the biLM of news, and that of films which starts from it."""
         if not (self.texts / "done").is_file():
             print("texts", flush=True)
             prepare(self.data, self.texts)
             (self.texts / "done").touch()
-        try:
-            self._pretrain()
-            self._classify_news()
-            self._classify_films()
-            self._analyse()
-        except _Enough:
-            return
+        self._build("news", self.work / "news_corpus")
+        self._train("news", self.work / "news_corpus", self.news)
 
-    def _stage(self, name: str, *command: str | Path) -> None:
-        self.stages.run(name, *command)
-        if name == self.until:
-            raise _Enough
+    def pretrain_films(self) -> None:
+        """The biLM of news goes on with film reviews."""
+        corpus = self.work / "films_corpus"
+        self._build("films", corpus, "--lowercase", "--lines", "documents")
+        start = (f"train.init_from={self.news / 'best'}", "train.optimizer.learning_rate=0.003")
+        self._train("films", corpus, self.films, *start, "train.num_epochs=1")
 
-    def _pretrain(self) -> None:
-        corpus, run = self.work / "news_corpus", self.work / "news"
-        self._build("news", corpus, "--max-vocab", "30000")
-        self._train("news", corpus, run)
-        self._stage("news_perplexity", *_evaluate(run, corpus))
+    def pooled_heads(self) -> None:
+        """AG News by pooled layers: all mixes, with and without word vectors beside them."""
+        self._heads("ag_mean_max", self.ag_news, "mean_max", ALL_MIXES, *self.vectors)
+        self._heads("ag_mean_max_alone", self.ag_news, "mean_max", MIXES)
+
+    def word_heads(self) -> None:
+        """AG News by heads that read every word."""
+        brief = ("--epochs", "3", *self.vectors)
+        self._heads("ag_attention", self.ag_news, "attention", MIXES, *brief)
+        small = ("--epochs", "2", "--encoder-dim", "64", "--batch-size", "128", *self.vectors)
+        for head in ("bilstm", "gru"):
+            self._heads(f"ag_{head}", self.ag_news, head, "trainable", *small)
+
+    def baselines(self) -> None:
+        """What has to be beaten."""
+        for name, task in (("ag", self.ag_news), ("sst5", self.sst5)):
+            self.stages.run(
+                f"{name}_baselines",
+                *("python", "-m", "downstream.baselines", *task, *self.vectors),
+                *("--output", self.work / f"{name}_baselines"),
+            )
+
+    def film_heads(self) -> None:
+        """SST-5 by all heads."""
+        for head in ("mean_max", "attention", "bilstm", "gru"):
+            self._heads(f"sst5_{head}", self.sst5, head, MIXES, *self.vectors)
+
+    def analyses(self) -> None:
+        """Sample efficiency, the penalty, layers, parts of speech, words in context."""
+        for analysis in ("sample_efficiency", "penalty", "layers"):
+            self._analyse(analysis, analysis, *self.ag_news)
+        treebank = self.data / "ud_english_ewt"
+        model = ("--model", self.news / "best", "--overwrite")
+        files = ("--train", treebank / "train.conllu.gz", "--test", treebank / "test.conllu.gz")
+        self._analyse("probe", "probe", *model, *files)
+        text = ("--text", self.texts / "ag_train.csv", "--label-column", "label")
+        for word in WORDS:
+            self._analyse(f"neighbours_{word}", "neighbours", *model, *text, "--word", word)
+
+    def page(self) -> None:
+        """docs/results.md and its pictures."""
+        write_page(self.work)
 
     def _build(self, name: str, corpus: Path, *flags: str) -> None:
-        command = ("python", "-m", "data_tools.build_corpus", "--overwrite", *flags)
-        text = self.texts / f"{name}.txt"
-        self._stage(f"{name}_corpus", *command, "--input", text, "--output", corpus)
+        self.stages.run(
+            f"{name}_corpus",
+            *("python", "-m", "data_tools.build_corpus", "--overwrite", "--max-vocab", "30000"),
+            *flags,
+            *("--input", str(self.texts / f"{name}.txt"), "--output", str(corpus)),
+        )
 
     def _train(self, name: str, corpus: Path, run: Path, *settings: str) -> None:
-        self._stage(
+        self.stages.run(
             f"{name}_pretraining",
             *("deepspeed", "--quiet", "--num_gpus", str(self.ranks), "launch/pretrain.py"),
             *("--config", "configs/news.json", f"data.corpus={corpus}"),
             *(f"train.output_dir={run}", *settings),
         )
-
-    def _classify_news(self) -> None:
-        task = self._task(self.work / "news" / "best", "ag_train.csv", "ag_test.csv")
-        self._heads("ag", task, MIXES, "trainable,frozen,learned")
-
-    def _classify_films(self) -> None:
-        corpus, run = self.work / "films_corpus", self.work / "films"
-        self._build("films", corpus, "--lowercase", "--lines", "documents", "--max-vocab", "30000")
-        start = f"train.init_from={self.work / 'news' / 'best'}"
-        rates = ("train.optimizer.learning_rate=0.003", f"train.max_steps={FILM_STEPS}")
-        self._train("films", corpus, run, start, *rates)
-        self._stage("films_perplexity", *_evaluate(run, corpus))
-        task = self._task(run / "best", "sst5_train.csv", "sst5_test.csv")
-        valid = ("--validation", self.texts / "sst5_dev.csv", "--tokenized")
-        self._heads("sst5", (*task, *valid), MIXES, "trainable,frozen,learned")
-
-    def _task(self, model: Path, train: str, test: str) -> tuple[str | Path, ...]:
-        flags = ("--model", model, "--train", self.texts / train, "--test", self.texts / test)
-        vectors = ("--vectors", self.data / "glove/glove.6B.50d.top60k.txt.gz")
-        return (*flags, *vectors, "--cache", self.work / "cache", "--overwrite")
-
-    def _heads(self, name: str, task: Sequence[str | Path], pooled: str, others: str) -> None:
-        for head in ("mean_max", *HEADS):
-            mixes = pooled if head == "mean_max" else others
-            self._stage(
-                f"{name}_{head}",
-                *("python", "-m", "downstream.classify", *task, "--head", head),
-                *("--mix", mixes, "--seeds", "3", "--output", self.work / f"{name}_{head}"),
-            )
-        self._stage(
-            f"{name}_baselines",
-            *("python", "-m", "downstream.baselines", *task),
-            *("--output", self.work / f"{name}_baselines"),
+        self.stages.run(
+            f"{name}_perplexity",
+            *("python", "launch/evaluate.py", "--model", run, "--corpus", corpus, "--json"),
         )
 
-    def _analyse(self) -> None:
-        task = self._task(self.work / "news" / "best", "ag_train.csv", "ag_test.csv")
-        for analysis in ("sample_efficiency", "penalty", "layers"):
-            output = self.work / analysis
-            command = ("python", "-m", f"downstream.analyses.{analysis}", *task)
-            self._stage(analysis, *command, "--output", output)
+    def _task(self, run: Path, train: str, test: str) -> tuple[str | Path, ...]:
+        files = ("--train", self.texts / train, "--test", self.texts / test)
+        return ("--model", run / "best", *files, "--cache", self.work / "cache", "--overwrite")
+
+    def _heads(
+        self, name: str, task: Sequence[str | Path], head: str, mixes: str, *flags: str | Path
+    ) -> None:
+        self.stages.run(
+            name,
+            *("python", "-m", "downstream.classify", *task, "--head", head, "--mix", mixes),
+            *("--seeds", "3", *flags, "--output", self.work / name),
+        )
+
+    def _analyse(self, name: str, analysis: str, *flags: str | Path) -> None:
+        command = ("python", "-m", f"downstream.analyses.{analysis}", *flags)
+        self.stages.run(name, *command, "--output", self.work / name)
 
 
-class _Enough(Exception):
-    """The stage after which to stop is done."""
-
-
-def _evaluate(run: Path, corpus: Path) -> tuple[str | Path, ...]:
-    return ("python", "launch/evaluate.py", "--model", run, "--corpus", corpus, "--json")
+PARTS: dict[str, Callable[[Experiment], None]] = {
+    "pretrain": Experiment.pretrain,
+    "pretrain-films": Experiment.pretrain_films,
+    "pooled-heads": Experiment.pooled_heads,
+    "baselines": Experiment.baselines,
+    "word-heads": Experiment.word_heads,
+    "film-heads": Experiment.film_heads,
+    "analyses": Experiment.analyses,
+    "page": Experiment.page,
+}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from downstream.features import Batch, pooled_batch, poolings_of, word_batch
-from downstream.heads import TextModel, masked_max, masked_mean
+from downstream.heads import TextModel, masked_max, masked_mean, reversed_places
 from downstream.settings import HeadSettings, MixSettings
 from downstream.stores import pool
 
@@ -63,8 +63,9 @@ def test_everything_that_can_learn_gets_a_gradient(head: str, mix: str) -> None:
 def test_where_elmo_enters(head: str, place: str) -> None:
     net = model(head, elmo_at=place)
     assert set(net.shares()) == {"input", "output"} if place == "both" else {place}
-    encoder = net.head.get_submodule("encoder")
-    assert encoder.input_size == (4 if place == "output" else 10)
+    for direction in ("rightward", "leftward"):
+        encoder = net.head.get_submodule(direction)
+        assert encoder.input_size == (4 if place == "output" else 10)
     assert net(batch_for(head, [0, 1])).shape == (2, 3)
     if place == "both":
         weights = [p for name, p in net.named_parameters() if name.endswith("mix.weights")]
@@ -81,6 +82,11 @@ def test_the_mean_of_the_mix_is_the_mix_of_means() -> None:
     assert words.mask is not None
     mixed_then_pooled = masked_mean(mix(words.layers, words.mask), words.mask)
     torch.testing.assert_close(mix(pooled.layers, None).squeeze(1), mixed_then_pooled)
+
+
+def test_a_text_is_turned_round_without_its_padding() -> None:
+    mask = torch.tensor([[True, True, True, False], [True, False, False, False]])
+    assert reversed_places(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
 
 
 def test_pooling_leaves_padding_out() -> None:
