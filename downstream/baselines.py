@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bilm.errors import ConfigError, run_command
-from bilm.process_settings import share_cores
-from downstream.settings import Settings, add_flags, read_settings
+from downstream.commands import parse, set_up
+from downstream.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from downstream.baseline_models import Baseline, Texts
@@ -34,32 +34,22 @@ _NO_MODEL = "-"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m downstream.baselines",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    arguments = parse("baselines", __doc__, argv, _add_which)
+    if arguments.model is None and arguments.config is None:
+        arguments.model = _NO_MODEL
+    settings = read_settings(arguments)
+    names = chosen_names(arguments.which, settings)
+    set_up()
+    sys.stdout.write(run_baselines(settings, names, arguments.progress))
+    return 0
+
+
+def _add_which(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--which",
         help=f"some of {','.join(NAMES)} (default: all, but glove only with --vectors and "
         "untrained only with --model)",
     )
-    add_flags(parser)
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        help="bars on stderr (default: if it is a terminal)",
-    )
-    arguments = parser.parse_args(argv)
-    if arguments.model is None and arguments.config is None:
-        arguments.model = _NO_MODEL
-    settings = read_settings(arguments)
-    names = chosen_names(arguments.which, settings)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("gensim").setLevel(logging.WARNING)  # it tells of every second
-    share_cores()
-    sys.stdout.write(run_baselines(settings, names, arguments.progress))
-    return 0
 
 
 def chosen_names(which: str | None, settings: Settings) -> tuple[str, ...]:

@@ -7,34 +7,20 @@ texts, the model or the cache; 3 a loss that is not a number.
 
 from __future__ import annotations
 
-import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from bilm.errors import run_command
-from bilm.process_settings import share_cores
-from downstream.settings import Settings, add_flags, read_settings
+from downstream.commands import parse, set_up
+from downstream.settings import Settings, read_settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m downstream.classify",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_flags(parser)
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        help="bars on stderr (default: if it is a terminal)",
-    )
-    arguments = parser.parse_args(argv)
+    arguments = parse("classify", __doc__, argv)
     settings = read_settings(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    share_cores()
+    set_up()
     sys.stdout.write(classify(settings, arguments.progress))
     return 0
 
@@ -43,9 +29,10 @@ def classify(settings: Settings, progress: bool | None = None) -> str:
     """Do all that the settings ask for; the summary is returned, the report is written."""
     # torch only now, so that --help and mistakes answer at once
     from downstream.experiment import read_task, run
-    from downstream.report import check_output, summary_table, write_report
+    from downstream.pages import check_free
+    from downstream.report import FORMAT, summary_table, write_report
 
-    check_output(settings)
+    check_free(Path(settings.output), FORMAT, settings.overwrite)
     task = read_task(settings)
     model, finetuned = Path(settings.model), None
     if settings.finetune.enabled:

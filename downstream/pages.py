@@ -44,6 +44,11 @@ def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[An
     return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
 
 
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a picture; the same figure gives the same bytes."""
+    figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+
+
 def check_free(output: Path, kind: str, overwrite: bool) -> None:
     """Refuse, before anything is computed, a place that a page of this kind cannot go to."""
     if not output.exists() or (output.is_dir() and not any(output.iterdir()) and overwrite):
@@ -75,4 +80,4 @@ def write_page(
         write_text(place / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
         write_text(place / "report.md", "\n\n".join(page) + "\n")
         for name, picture in (pictures or {}).items():
-            picture.savefig(place / name, dpi=_DPI, metadata={"Software": None})
+            save_figure(picture, place / name)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from downstream.pages import new_figure, save_figure
 from downstream.scores import Scores
 from downstream.training import History
 
-_DPI = 120
 _MAX_NUMBERED_CLASSES = 20
 
 
 def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path) -> None:
     """One matrix per split, shaded by the share of the true class."""
-    figure, axes = _figure(1, len(scores), width=4.2, height=4.0)
+    figure, axes = new_figure(1, len(scores), width=4.2, height=4.0)
     for axis, (split, result) in zip(axes, scores.items(), strict=True):
         counts = np.array(result.confusion)
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -36,7 +35,7 @@ def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path
             size = 9 if len(classes) <= 8 else 6
             text = f"{counts[i, j]:,}"
             axis.text(j, i, text, ha="center", va="center", color=colour, size=size)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_curves(histories: dict[str, list[History]], path: Path) -> None:
@@ -44,7 +43,7 @@ def plot_curves(histories: dict[str, list[History]], path: Path) -> None:
 
     Training is dashed, validation solid, and the best epoch has a dot.
     """
-    figure, (left, right) = _figure(1, 2, width=5.0, height=3.8)
+    figure, (left, right) = new_figure(1, 2, width=5.0, height=3.8)
     for i, (name, seeds) in enumerate(histories.items()):
         for number, history in enumerate(seeds):
             colour, epochs = f"C{i % 10}", range(1, len(history.train_loss) + 1)
@@ -64,12 +63,12 @@ def plot_curves(histories: dict[str, list[History]], path: Path) -> None:
         axis.grid(alpha=0.3)
         axis.locator_params(axis="x", integer=True)
     right.legend(title="dashed: training", fontsize="small")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_shares(shares: dict[str, list[float]], path: Path) -> None:
     """A group of bars per mix: how much of each layer is in it."""
-    figure, (axis,) = _figure(1, 1, width=max(4.5, 1.3 * len(shares) + 2), height=3.6)
+    figure, (axis,) = new_figure(1, 1, width=max(4.5, 1.3 * len(shares) + 2), height=3.6)
     num_layers = len(next(iter(shares.values())))
     places = np.arange(len(shares))
     width = 0.8 / num_layers
@@ -82,17 +81,4 @@ def plot_shares(shares: dict[str, list[float]], path: Path) -> None:
     axis.set_ylim(0, 1.05)
     axis.axhline(1 / num_layers, color="grey", linewidth=0.8, linestyle=":")
     axis.legend(fontsize="small")
-    _save(figure, path)
-
-
-def _figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, list[Any]]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
-
-
-def _save(figure: Any, path: Path) -> None:
-    figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+    save_figure(figure, path)

@@ -11,39 +11,19 @@ from typing import Any
 
 from bilm.atomic import atomic_directory, write_text
 from bilm.errors import CheckpointError
-from bilm.strict_json import read_json
 from downstream.classifier import save_classifier
 from downstream.experiment import SPLITS, Outcome, Results, spread_of
+from downstream.pages import RESULTS_FILE, markdown_table, percent
 from downstream.plots import plot_confusion, plot_curves, plot_shares
 from downstream.settings import Settings
 
-RESULTS_FILE = "results.json"
-_FORMAT = "bilm-report"
+FORMAT = "bilm-report"
 _FIGURES = {
     "accuracy": "accuracy",
     "macro_f1": "macro F1",
     "macro_precision": "precision",
     "macro_recall": "recall",
 }
-
-
-def check_output(settings: Settings) -> None:
-    """Refuse, before anything is computed, a place that the report cannot go to."""
-    output = Path(settings.output)
-    if not output.exists():
-        return
-    if output.is_dir() and not any(output.iterdir()) and settings.overwrite:
-        return
-    if not settings.overwrite:
-        raise CheckpointError(f"{output} exists already; choose another place, or say --overwrite")
-    try:
-        tree = read_json(output / RESULTS_FILE, CheckpointError, 1 << 28)
-    except CheckpointError:
-        tree = None
-    if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
-        raise CheckpointError(
-            f"{output} exists and is no report, so it is not replaced; choose another place"
-        )
 
 
 def write_report(
@@ -72,7 +52,7 @@ def summary_table(results: Results) -> str:
     shares = _mean_shares(results)
     for mix, outcomes in results.by_mix().items():
         figures = [
-            _percent(spread_of(outcomes, split, figure), len(outcomes))
+            _percent(*spread_of(outcomes, split, figure), len(outcomes))
             for split, figure in (
                 ("validation", "accuracy"),
                 ("test", "accuracy"),
@@ -90,7 +70,7 @@ def summary_table(results: Results) -> str:
             for place in outcomes[0].gammas
         )
         rows.append([mix, *figures, layers or "-", gammas or "-"])
-    return _table(rows)
+    return markdown_table(rows)
 
 
 def _results_tree(
@@ -98,7 +78,7 @@ def _results_tree(
 ) -> dict[str, Any]:
     best, _, description = results.chosen()
     return {
-        "format": _FORMAT,
+        "format": FORMAT,
         "version": 1,
         "settings": settings.model_dump(mode="json"),
         "bilm": description.bilm.model_dump(mode="json"),
@@ -224,28 +204,16 @@ def _split_table(outcome: Outcome) -> str:
     for split in SPLITS:
         scores = outcome.scores[split]
         rows.append([split, *(f"{100 * getattr(scores, name):.2f}" for name in _FIGURES)])
-    return _table(rows)
+    return markdown_table(rows)
 
 
 def _class_table(outcome: Outcome) -> str:
     rows = [["class (test)", "precision", "recall", "F1", "texts"]]
     for name, scores in outcome.scores["test"].by_class.items():
         figures = [f"{100 * x:.2f}" for x in (scores.precision, scores.recall, scores.f1)]
-        rows.append([name.replace("|", "\\|"), *figures, f"{scores.support:,}"])
-    return _table(rows)
+        rows.append([name, *figures, f"{scores.support:,}"])
+    return markdown_table(rows)
 
 
-def _table(rows: list[list[str]]) -> str:
-    """Markdown, its columns aligned so that it reads in a terminal too."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |"
-        for row in rows
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return "\n".join(lines)
-
-
-def _percent(figures: tuple[float, float], count: int) -> str:
-    mean, std = figures
-    return f"{100 * mean:.2f} ± {100 * std:.2f}" if count > 1 else f"{100 * mean:.2f}"
+def _percent(mean: float, std: float, count: int) -> str:
+    return percent(mean, std if count > 1 else None)

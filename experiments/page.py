@@ -14,7 +14,7 @@ from typing import Any
 from bilm.atomic import write_text
 from bilm.errors import CheckpointError
 from bilm.strict_json import read_json
-from downstream.pages import markdown_table, new_figure, percent
+from downstream.pages import markdown_table, new_figure, percent, save_figure
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -166,4 +166,4 @@ def _plot_curve(work: Path) -> None:
         axis.set(title=name, xlabel="step", ylabel="perplexity", yscale="log")
         axis.grid(alpha=0.3, which="both")
         axis.legend()
-    figure.savefig(PICTURES / "pretraining.png", dpi=120, metadata={"Software": None})
+    save_figure(figure, PICTURES / "pretraining.png")

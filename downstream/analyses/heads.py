@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bilm.process_settings import share_cores
-from downstream.settings import Settings, add_flags, read_settings
+from downstream import commands
+from downstream.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from downstream.experiment import Outcome
@@ -24,25 +22,11 @@ def parse(
     add_own: Callable[[argparse.ArgumentParser], object] | None = None,
 ) -> tuple[Settings, argparse.Namespace]:
     """Settings as `downstream.classify` has them, with three seeds unless told otherwise."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m downstream.analyses.{name}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    if add_own is not None:
-        add_own(parser)
-    add_flags(parser)
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        help="bars on stderr (default: if it is a terminal)",
-    )
-    arguments = parser.parse_args(argv)
+    arguments = commands.parse(f"analyses.{name}", description, argv, add_own)
     settings = read_settings(arguments)
     if "num_seeds" not in settings.train.model_fields_set:
         settings = with_section(settings, "train", num_seeds=DEFAULT_SEEDS)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    share_cores()
+    commands.set_up()
     return settings, arguments
 
 

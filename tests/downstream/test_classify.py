@@ -148,7 +148,7 @@ def test_an_existing_place_is_kept(place: Path) -> None:
     (place / "mine" / "notes.txt").write_text("keep", "utf-8")
     with pytest.raises(CheckpointError, match="say --overwrite"):
         main(flags(place, "mine"))
-    with pytest.raises(CheckpointError, match="is no report"):
+    with pytest.raises(CheckpointError, match="holds no bilm-report"):
         main(flags(place, "mine", "--overwrite"))
     assert (place / "mine" / "notes.txt").read_text("utf-8") == "keep"
 
