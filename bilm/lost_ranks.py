@@ -25,7 +25,7 @@ from typing import Any
 
 from torch.distributed import DistError
 
-from bilm.errors import LOST_RANK_EXIT_CODE, LostRankError
+from bilm.errors import LOST_RANK_EXIT_CODE, BilmError, LostRankError, PeerError
 
 logger = logging.getLogger(__name__)
 
@@ -64,15 +64,17 @@ class Watch:
             link.send({"leaving": True})
             link.close()
 
-    def explain(self, error: RuntimeError) -> LostRankError | None:
+    def explain(self, error: RuntimeError) -> BilmError | None:
         """What a failed collective comes from; None if `error` is none of that kind."""
         if not isinstance(error, DistError) and "gloo" not in str(error):
             return None
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not self._verdict and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if self._verdict:
+                return LostRankError(self._verdict)
+            if any(link.is_leaving for link in self._links.values()):
+                return PeerError("another rank has left, and has said why")
             time.sleep(0.05)
-        if self._verdict:
-            return LostRankError(self._verdict)
         first = str(error).splitlines()[0]
         return LostRankError(
             f"rank {self._rank} lost touch with the other ranks in step {self._step + 1}: {first}"

@@ -12,6 +12,7 @@ import logging
 import math
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ import torch
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from bilm.atomic import write_text
+from bilm.atomic import is_disk_full, write_text
 from bilm.errors import CheckpointError
 from bilm.evaluation import Perplexity
 from bilm.inspection import StepInspector
@@ -62,6 +63,7 @@ class MetricsLog:
         self._board = SummaryWriter(
             str(directory / TENSORBOARD_DIRECTORY), purge_step=start + 1, flush_secs=10
         )
+        threading.excepthook = _unless_told_elsewhere
         self._num_steps = num_steps
         self._start, self._started = start, time.monotonic()
         self._heldout: float | None = None
@@ -169,6 +171,13 @@ class MetricsLog:
             self._bar.write(text, file=sys.stderr)
         else:
             logger.info("%s", text)
+
+
+def _unless_told_elsewhere(args: threading.ExceptHookArgs) -> None:
+    """TensorBoard hands an error of its writing thread on to us; a traceback says it twice."""
+    is_full_disk = isinstance(args.exc_value, OSError) and is_disk_full(args.exc_value)
+    if not is_full_disk:
+        threading.__excepthook__(args)
 
 
 def _drop_lines_after(path: Path, step: int) -> None:

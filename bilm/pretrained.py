@@ -162,7 +162,8 @@ class PretrainedBiLm:
             for name, parameter in self.model.named_parameters()
         }
         _refuse_stranger(Path(directory))
-        with atomic_directory(Path(directory), CheckpointError, overwrite) as temporary:
+        needed = sum(tensor.nbytes for tensor in tensors.values())
+        with atomic_directory(Path(directory), CheckpointError, overwrite, needed) as temporary:
             save_tensors(tensors, temporary / WEIGHTS_FILE)
             write_text(temporary / CONFIG_FILE, json.dumps(description, indent=2) + "\n")
             if self.vocabulary is not None:

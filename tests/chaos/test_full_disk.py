@@ -67,7 +67,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
             output = disk / "run"
             launch(corpus, output, "train.max_steps=4", QUIET, ranks=None)
             fill(disk, leave=60_000)
-            more = command_for(corpus, output, "train.max_steps=8", QUIET, ranks=2)
+            more = command_for(corpus, output, "train.max_steps=12", QUIET, ranks=2)
             assert "step-00000008" in fails([*more, "train.evaluation.every_steps=100"])
             _whole(output, 4)
         with trying.case("the metrics"), small_disk(tmp_path / "disk2", 1000) as disk:
