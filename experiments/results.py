@@ -87,11 +87,11 @@ class Experiment:
 
     def word_heads(self) -> None:
         """AG News by heads that read every word."""
-        brief = ("--epochs", "3", *self.vectors)
+        brief = ("--epochs", "2", "--batch-size", "128", *self.vectors)
         self._heads("ag_attention", self.ag_news, "attention", MIXES, *brief)
-        small = ("--epochs", "2", "--encoder-dim", "64", "--batch-size", "128", *self.vectors)
         for head in ("bilstm", "gru"):
-            self._heads(f"ag_{head}", self.ag_news, head, "trainable", *small)
+            small = ("--encoder-dim", "64")
+            self._heads(f"ag_{head}", self.ag_news, head, "trainable", *small, *brief)
 
     def baselines(self) -> None:
         """What has to be beaten."""
