@@ -168,7 +168,7 @@ def _connect(
     host = os.environ["MASTER_ADDR"]
     me = [os.getpid(), *_machine()]
     if rank == 0:
-        with socket.create_server((host, 0), backlog=world) as server:
+        with _listen(host, world) as server:
             port, secret, *_ = agree([server.getsockname()[1], secrets.token_hex(16), *me])
             return _welcome(server, world, secret, timeout_seconds)
     port, secret, process, *machine = agree(None)
@@ -176,6 +176,15 @@ def _connect(
     greeting = {"secret": secret, "rank": rank, "process": me[0], "machine": me[1:]}
     connection.sendall(json.dumps(greeting).encode() + b"\n")
     return {0: _Link(connection, process, (machine[0], machine[1]))}
+
+
+def _listen(host: str, world: int) -> socket.socket:
+    """At the address that the other ranks know; at all of ours, if that is another machine's."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, 0), family=family, backlog=world)
+    except OSError:
+        return socket.create_server(("", 0), family=family, backlog=world)
 
 
 def _welcome(
