@@ -16,14 +16,15 @@ from types import FrameType
 logger = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ENDED = "the process that started this rank has ended"
 
 
 class StopRequest:
     """Whether this process has been asked to stop."""
 
     def __init__(self) -> None:
-        self._reason: str | None = None
         self._chain = _launcher_chain()
+        self._reason = _ENDED if _is_orphaned(self._chain) else None
 
     def listen(self) -> None:
         """Turn stop signals into requests; one that is being ignored (nohup) stays ignored."""
@@ -35,7 +36,7 @@ class StopRequest:
     def reason(self) -> str | None:
         """Why to stop, or None."""
         if self._reason is None and _launcher_chain() != self._chain:
-            self._reason = "the process that started this rank has ended"
+            self._reason = _ENDED
         return self._reason
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
@@ -53,6 +54,23 @@ def _launcher_chain() -> tuple[int, ...]:
         chain.append(process)
         process = _parent_of(process)
     return tuple(chain)
+
+
+def _is_orphaned(chain: tuple[int, ...]) -> bool:
+    """Whether the outer `deepspeed` ended while we were starting.
+
+    Then DeepSpeed's launcher stands alone, in a process group whose first process is gone, below
+    a process of another session that has taken it over.
+    """
+    if len(chain) != 1 or not _is_deepspeed(chain[0]):
+        return False
+    try:
+        group, session = os.getpgid(chain[0]), os.getsid(chain[0])
+        parent = _parent_of(chain[0])
+        is_taken_over = parent is not None and os.getsid(parent) != session
+    except OSError:
+        return False
+    return is_taken_over and not Path(f"/proc/{group}").exists()
 
 
 def _is_deepspeed(process: int) -> bool:
