@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import save_file
 
 from bilm.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
-from bilm.config import Config
+from bilm.config import CONFIG_FILE, Config
 from bilm.corpus import Corpus
 from bilm.corpus_manifest import fingerprint_of
 from bilm.embedder import Embedder
@@ -148,8 +148,9 @@ def _save_checkpoint(directory: Path, config: Config, corpus: Corpus, model: BiL
     CheckpointStore(directory).save(
         1,
         {WEIGHTS: weights, OPTIMIZER: {"a/sum": torch.ones(1)}, LSTM_STATE: {"x": torch.ones(1)}},
-        {"config": config.model_dump(mode="json"), "corpus": corpus.fingerprint},
+        {"settings": {}, "corpus": corpus.fingerprint},
     )
+    (directory.parent / CONFIG_FILE).write_text(config.model_dump_json(), encoding="utf-8")
 
 
 def _save_classifier(directory: Path, model: Path, embedder: Embedder) -> None:

@@ -50,7 +50,9 @@ def test_every_field_counts(tmp_path: Path) -> None:
         refused = 0
         for case in others:
             with trying.case(case["field"]):
-                if case["code"] == 0:
+                if case["code"] == 3:
+                    assert case["field"].startswith("zero optimizer"), case["said"]  # it diverged
+                elif case["code"] == 0:
                     same = (case["curve"], case["digest"]) == (whole["curve"], whole["digest"])
                     assert not same, "it is not missed"
                 else:
