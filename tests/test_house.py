@@ -13,12 +13,13 @@ import pytest
 from tests.banned_code import violations
 from tests.conftest import ROOT
 
-PACKAGES = ("bilm", "data_tools", "downstream", "launch")
+PACKAGES = ("bilm", "data_tools", "downstream", "launch", "experiments")
 ALLOWED = {
     "bilm": {"bilm"},
     "data_tools": {"bilm", "data_tools"},
     "downstream": {"bilm", "downstream"},
     "launch": {"bilm", "launch"},
+    "experiments": {"bilm", "downstream", "experiments"},
 }
 TORCH_FREE = ("bilm.config", "bilm.characters", "bilm.vocabulary", "bilm.tokenizers", "bilm.atomic")
 

@@ -1,4 +1,7 @@
-"""Stopping and going on: kills, signals, other numbers of ranks, damaged checkpoints."""
+"""Stopping and going on: signals, other numbers of ranks, damaged checkpoints.
+
+Kills are in tests/chaos/.
+"""
 
 from __future__ import annotations
 
@@ -39,23 +42,6 @@ def unbroken(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("unbroken") / "run"
     launch(corpus, output, DROPOUT, ranks=2)
     return output
-
-
-def test_kill_9_and_resume_bit_for_bit(corpus: Path, unbroken: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    process = start(corpus, output, DROPOUT, ranks=2)
-    wait_for_step(output, 6)  # past the checkpoint of step 4, in mid-epoch
-    processes = tree_of(process)
-    for one in processes:
-        one.kill()
-    process.wait()
-    wait_gone(processes)
-    done = launch(corpus, output, DROPOUT, ranks=2)
-    assert "resuming from" in done.stderr
-    assert_same_run(unbroken, output, STEPS)
-    # Held-out evaluations too, each once.
-    ours, theirs = ([e["perplexity"] for e in events(o, "heldout")] for o in (unbroken, output))
-    assert ours == theirs
 
 
 def test_two_one_two_ranks(corpus: Path, tmp_path: Path) -> None:
