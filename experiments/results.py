@@ -104,8 +104,10 @@ class Experiment:
 
     def film_heads(self) -> None:
         """SST-5 by all heads."""
-        for head in ("mean_max", "attention", "bilstm", "gru"):
+        for head in ("mean_max", "attention"):
             self._heads(f"sst5_{head}", self.sst5, head, MIXES, *self.vectors)
+        for head in ("bilstm", "gru"):
+            self._heads(f"sst5_{head}", self.sst5, head, "trainable", *self.vectors)
 
     def analyses(self) -> None:
         """Sample efficiency, the penalty, layers, parts of speech, words in context."""
