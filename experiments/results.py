@@ -87,8 +87,8 @@ class Experiment:
 
     def word_heads(self) -> None:
         """AG News by heads that read every word."""
-        brief = ("--epochs", "2", "--batch-size", "128", *self.vectors)
-        self._heads("ag_attention", self.ag_news, "attention", MIXES, *brief)
+        brief = ("--epochs", "3", "--batch-size", "128", "--learning-rate", "0.003", *self.vectors)
+        self._heads("ag_attention", self.ag_news, "attention", "learned,trainable,frozen", *brief)
         for head in ("bilstm", "gru"):
             small = ("--encoder-dim", "64")
             self._heads(f"ag_{head}", self.ag_news, head, "trainable", *small, *brief)
