@@ -88,7 +88,8 @@ class Experiment:
     def word_heads(self) -> None:
         """AG News by heads that read every word."""
         brief = ("--epochs", "3", "--batch-size", "128", "--learning-rate", "0.003", *self.vectors)
-        self._heads("ag_attention", self.ag_news, "attention", "learned,trainable,frozen", *brief)
+        for mix in ("learned", "trainable", "frozen"):
+            self._heads(f"ag_attention_{mix}", self.ag_news, "attention", mix, *brief)
         for head in ("bilstm", "gru"):
             small = ("--encoder-dim", "64")
             self._heads(f"ag_{head}", self.ag_news, head, "trainable", *small, *brief)
