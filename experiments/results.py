@@ -111,9 +111,7 @@ class Experiment:
             self._heads(f"sst5_{head}", self.sst5, head, "trainable", *self.vectors)
 
     def analyses(self) -> None:
-        """Sample efficiency, the penalty, layers, parts of speech, words in context."""
-        for analysis in ("sample_efficiency", "penalty", "layers"):
-            self._analyse(analysis, analysis, *self.ag_news)
+        """Parts of speech, words in context, sample efficiency, the penalty, layers."""
         treebank = self.data / "ud_english_ewt"
         model = ("--model", self.news / "best", "--overwrite")
         files = ("--train", treebank / "train.conllu.gz", "--test", treebank / "test.conllu.gz")
@@ -121,6 +119,8 @@ class Experiment:
         text = ("--text", self.texts / "ag_train.csv", "--label-column", "label")
         for word in WORDS:
             self._analyse(f"neighbours_{word}", "neighbours", *model, *text, "--word", word)
+        for analysis in ("sample_efficiency", "penalty", "layers"):
+            self._analyse(analysis, analysis, *self.ag_news, "--epochs", "5")
 
     def page(self) -> None:
         """docs/results.md and its pictures."""
