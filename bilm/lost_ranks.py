@@ -115,13 +115,15 @@ class Watch:
             f"rank {rank} (process {link.process} on {link.machine[0]}) {how}, in step "
             f"{self._step + 1}. The run ends; the same command goes on from the newest checkpoint"
         )
+        if self._rank == 0 or (rank == 0 and self._rank == 1):
+            logger.error("error: %s", self._verdict)
+        else:
+            time.sleep(3 * self._interval)  # that rank 1 finds what we have found
         if link.machine == _machine():
             try:
                 os.kill(link.process, signal.SIGKILL)
             except OSError:
                 pass  # gone
-        if self._rank == 0 or (rank == 0 and self._rank == 1):
-            logger.error("error: %s", self._verdict)
         for other in self._links.values():
             other.send({"verdict": self._verdict})
         _leave()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
 import threading
 from collections import Counter
@@ -367,9 +368,12 @@ def test_closing_the_iterator_ends_its_threads(tmp_path: Path) -> None:
 def damage_word(corpus: Corpus, block: int) -> None:
     """Write an id that no word has into a block, behind the corpus's back."""
     shard = corpus.splits["train"].shards[0]
-    with open(corpus.path / shard.name, "r+b") as file:
+    path = corpus.path / shard.name
+    before = path.stat()
+    with open(path, "r+b") as file:
         file.seek(shard.blocks[block][0])
         file.write(np.int32(1 << 30).tobytes())
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
