@@ -38,7 +38,8 @@ def write_page(work: Path) -> None:
         (picture,) = (work / name).glob("*.png")
         shutil.copyfile(picture, PICTURES / f"{name}.png")
         report = (work / name / "report.md").read_text(encoding="utf-8")
-        parts[name] = "\n".join(_table_lines(report)) + f"\n\n![{name}](results/{name}.png)"
+        table = "\n".join(_table_lines(report))
+        parts[name] = f"{table}\n\n![{name}](results/{name}.png)".lstrip()
     _plot_curve(work)
     text = PAGE.read_text(encoding="utf-8")
     for name, part in parts.items():
