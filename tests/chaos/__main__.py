@@ -117,6 +117,9 @@ def _page(before: str, figures: dict[int, dict[str, Any]]) -> str:
         f"{platform.release().split('-')[0]}), Python {platform.python_version()}, {versions}: "
         f"{minutes:.0f} minutes in all."
     )
+    missing = ", ".join(str(number) for number in ROWS if number not in figures)
+    if missing:
+        told += f" Not tried yet: {missing}."
     head = before.split(MARK)[0]
     return f"{head}{MARK}\n\n" + "\n".join(rows) + f"\n\n{told}\n"
 
