@@ -433,7 +433,7 @@ class Corpus:
         if stamp(self.path / name) == self._stamps[name]:
             return
         with self._lock:
-            del self._maps[name]
+            self._maps.pop(name, None)  # another thread may have seen the change too
         try:
             self.verify_file(name, again=True)
         except CorpusError as error:
