@@ -2,7 +2,8 @@
 
 What makes it fast: one product for the inputs of all time steps; one recurrent product a step,
 added in place; bias, gates, clip and cell in one pass of C; in backward the gates become their
-gradients in place, and each weight's gradient is *one* product over all time steps, after the loop.
+gradients in place, and each weight's gradient is *one* product over all time steps, after the loop;
+the bias is a last row of its weight there.
 
 Memory for backward: gates, cells, hidden vectors and outputs of all time steps. Without gradients
 one layer's gates are all, and they go as soon as it is done.
@@ -46,10 +47,12 @@ class FusedLstm(torch.autograd.Function):
         cells = gates.new_empty(time + 1, rows, dim)
         cells[0] = cell
         hiddens = gates.new_empty(time, rows, dim)  # before the projection
-        # Input and recurrent vector side by side, as backward wants them: one row per weight row.
-        joined = gates.new_empty(time, rows, input_dim + width)
+        # Input, recurrent vector and a one side by side, as backward wants them: a column for each
+        # row of the weight, and one for the bias.
+        joined = gates.new_empty(time, rows, input_dim + width + 1)
         joined[:, :, :input_dim] = inputs
-        joined[0, :, input_dim:] = hidden
+        joined[0, :, input_dim:-1] = hidden
+        joined[:, :, -1] = 1.0
         outputs = hiddens if projection is None else gates.new_empty(time, rows, width)
         previous = hidden.contiguous()
         for z, before, after, inner, output in zip(
@@ -65,7 +68,7 @@ class FusedLstm(torch.autograd.Function):
                 if projection_clip != math.inf:
                     output.clamp_(-projection_clip, projection_clip)
             previous = output
-        joined[1:, :, input_dim:] = outputs[:-1]
+        joined[1:, :, input_dim:-1] = outputs[:-1]
         kept = outputs.abs() < projection_clip if projection is not None else None
         ctx.save_for_backward(gates, weight, projection, cells, hiddens, joined, kept)
         ctx.cell_clip = cell_clip
@@ -110,10 +113,9 @@ class FusedLstm(torch.autograd.Function):
         grad_inputs = grad_weight = grad_bias = grad_projection = None
         if needs[0]:
             grad_inputs = torch.mm(flat, weight[:input_dim].t()).view(time, rows, input_dim)
-        if needs[1]:
-            grad_weight = torch.mm(joined.flatten(0, 1).t(), flat)
-        if needs[2]:
-            grad_bias = flat.sum(dim=0)
+        if needs[1] or needs[2]:
+            both = torch.mm(joined.flatten(0, 1).t(), flat)
+            grad_weight, grad_bias = both[:-1], both[-1]
         if projection is not None and needs[3]:
             grad_projection = torch.mm(hiddens.flatten(0, 1).t(), grad_outputs.flatten(0, 1))
         grads_of_inputs = (grad_inputs, grad_weight, grad_bias, grad_projection)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bilm.config import OptimizerConfig
-from bilm.row_optimizers import RowAdagrad, RowAdam
+from bilm.row_optimizers import RowAdagrad, RowAdam, coalesced
 
 # What each optimiser remembers of a weight, in tensors of the weight's shape.
 STATE_NAMES = {
@@ -75,7 +75,7 @@ def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float | None) -
         if parameter.grad is None:
             continue
         if parameter.grad.is_sparse:
-            parameter.grad = parameter.grad.coalesce()
+            parameter.grad = coalesced(parameter.grad)
             values.append(parameter.grad._values())
         else:
             values.append(parameter.grad)
