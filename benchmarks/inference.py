@@ -4,8 +4,9 @@ In one process, taking turns on the same sentences:
 - ours: `Embedder.stream`, which starts with an empty table of words each time, so that a short text
   pays for every word that is new to it;
 - known: the same with all words in the table, which a long text comes near to;
-- plain: sentences in the order given, 32 at a time, padded to the longest; the encoder runs on each
-  batch's distinct words; the LSTMs compute every row to the end.
+- plain: sentences in the order given, 32 at a time, padded to the longest; the encoder runs on
+  every word; the LSTMs compute every row to the end;
+- plain, distinct: the same with the encoder on each batch's distinct words.
 
 Prints one JSON line a figure: words a second, the ratios of medians with its spread (each
 round's own ratio), the greatest difference of a number, and the peak memory of `launch/embed.py`
@@ -27,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -69,22 +70,25 @@ def text_sentences(path: Path, count: int) -> list[list[str]]:
         return [tokenizer.tokenize(line) for line in islice(lines, count)]
 
 
-def plain(model: BiLm, sentences: Sentences) -> Iterator[Vectors]:
+def plain(model: BiLm, sentences: Sentences, is_distinct: bool) -> Iterator[Vectors]:
     """In the order given, 32 at a time, the encoder on each batch's words."""
     assert model.config.characters is not None
     for start in range(0, len(sentences), 32):
-        ids: dict[str, int] = {}
-        indices = [
-            np.array(
-                [
-                    ids.setdefault(word, len(ids))
-                    for word in (BEGIN_SENTENCE_WORD, *sentence, END_SENTENCE_WORD)
-                ]
-            )
+        batch = [
+            [BEGIN_SENTENCE_WORD, *sentence, END_SENTENCE_WORD]
             for sentence in sentences[start : start + 32]
         ]
-        words = torch.from_numpy(char_ids(ids, model.config.characters.max_characters)).long()
-        yield from representations(model, words, indices, model.zero_state(len(indices)))[0]
+        words = [word for sentence in batch for word in sentence]
+        if is_distinct:
+            words = list(dict.fromkeys(words))
+            ids = {word: i for i, word in enumerate(words)}
+            indices = [np.array([ids[word] for word in sentence]) for sentence in batch]
+        else:
+            borders = np.cumsum([len(sentence) for sentence in batch])[:-1]
+            indices = np.split(np.arange(len(words)), borders)
+        characters = char_ids(words, model.config.characters.max_characters)
+        chars = torch.from_numpy(characters).long()
+        yield from representations(model, chars, indices, model.zero_state(len(indices)))[0]
 
 
 def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> None:
@@ -96,7 +100,8 @@ def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> N
     contenders: dict[str, Callable[[], Iterator[Vectors]]] = {
         "known": lambda: known.stream(sentences),
         "ours": lambda: Embedder(PretrainedBiLm(model), limits).stream(sentences),
-        "plain": lambda: plain(model, sentences),
+        "plain": lambda: plain(model, sentences, is_distinct=False),
+        "plain, distinct": lambda: plain(model, sentences, is_distinct=True),
     }
     differences = [
         float(np.abs(one - other).max(initial=0))
@@ -113,10 +118,10 @@ def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> N
         rates = [num_words / value for value in values]
         figure = {"figure": f"{name}, words/s", "median": round(statistics.median(rates))}
         print(json.dumps({**figure, "least": round(min(rates)), "greatest": round(max(rates))}))
-    for name in ("ours", "known"):
-        ratios = [b / a for a, b in zip(seconds[name], seconds["plain"], strict=True)]
-        ratio = statistics.median(seconds["plain"]) / statistics.median(seconds[name])
-        figure = {"figure": f"{name} / plain", "ratio_of_medians": round(ratio, 2)}
+    for name, other in product(("ours", "known"), ("plain", "plain, distinct")):
+        ratios = [b / a for a, b in zip(seconds[name], seconds[other], strict=True)]
+        ratio = statistics.median(seconds[other]) / statistics.median(seconds[name])
+        figure = {"figure": f"{name} / {other}", "ratio_of_medians": round(ratio, 2)}
         figure |= {"least": round(min(ratios), 2), "greatest": round(max(ratios), 2)}
         print(json.dumps(figure))
     lengths = [len(sentence) for sentence in sentences]

@@ -6,7 +6,7 @@ gradients in place, and each weight's gradient is *one* product over all time st
 the bias is a last row of its weight there.
 
 Memory for backward: gates, cells, hidden vectors and outputs of all time steps. Without gradients
-one layer's gates are all, and they go as soon as it is done.
+the gates of a few time steps are all.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from bilm import native
+
+INFERENCE_ROWS = 512  # whose gates are held at once: enough for a full product, few for the cache
 
 
 class FusedLstm(torch.autograd.Function):
@@ -42,7 +44,8 @@ class FusedLstm(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         time, rows, input_dim = inputs.shape
         dim, width = weight.shape[1] // 4, hidden.shape[1]
-        gates = input_product(inputs, weight)
+        gates = weight.new_empty(time, rows, 4 * dim)
+        input_product(inputs, weight, gates)
         recurrent = weight[input_dim:]
         cells = gates.new_empty(time + 1, rows, dim)
         cells[0] = cell
@@ -122,10 +125,10 @@ class FusedLstm(torch.autograd.Function):
         return *grads_of_inputs, grad_cell, grad_hidden, None, None, None
 
 
-def input_product(inputs: Tensor, weight: Tensor) -> Tensor:
-    """The inputs' part of all gates: one product (time, rows, 4 * dim)."""
-    time, rows, dim = inputs.shape
-    return torch.mm(inputs.reshape(time * rows, dim), weight[:dim]).view(time, rows, -1)
+def input_product(inputs: Tensor, weight: Tensor, gates: Tensor) -> None:
+    """The inputs' part of the gates (time, rows, 4 * dim): one product for all time steps."""
+    time, _, dim = inputs.shape
+    torch.mm(inputs.flatten(0, 1), weight[:dim], out=gates[:time].flatten(0, 1))
 
 
 def infer(
@@ -147,7 +150,8 @@ def infer(
     """
     time, rows, input_dim = inputs.shape
     dim, recurrent = weight.shape[1] // 4, weight[input_dim:]
-    gates = input_product(inputs, weight)
+    steps = max(1, min(time, INFERENCE_ROWS // max(1, rows)))
+    gates = weight.new_empty(steps, rows, 4 * dim)  # of a few steps at a time
     counts = [rows] * time  # rows to compute at each step: the first ones
     is_sorted = lengths is None or bool((lengths[:-1] >= lengths[1:]).all())
     if lengths is not None and is_sorted:
@@ -167,7 +171,9 @@ def infer(
             next_cell[ended] = cell[ended]
             outputs[t:, ended] = 0.0
             previous = count
-        z, output = gates[t, :count], outputs[t, :count]
+        if t % steps == 0:
+            input_product(inputs[t : t + steps], weight, gates)
+        z, output = gates[t % steps, :count], outputs[t, :count]
         z.addmm_(last[:count], recurrent)
         target = output if projection is None else inner[:count]
         native.call(
