@@ -5,8 +5,8 @@ the encoder once (`bilm/word_vectors.py`); the LSTMs compute nothing for rows th
 sentence longer than a batch is read in chunks with carried state, each direction from its own end:
 the same recurrence, so the same numbers.
 
-Memory, beyond the model: a window's words and results (`Limits.window_words`), a batch's layers, and
-the table of words. None of it grows with the number of sentences.
+Memory, beyond the model: a window's words and results (`Limits.window_words`), a batch's layers,
+and the table of words. None of it grows with the number of sentences.
 """
 
 from __future__ import annotations
