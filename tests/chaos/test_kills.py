@@ -74,6 +74,8 @@ def _chain(
             lost.append(last_step(broken) - newest_step(broken))
             assert lost[-1] <= SAVE_EVERY, f"{lost[-1]} steps are lost"
         if last_step(broken) >= STEPS:  # it came to its end: break the next one
+            if newest_step(broken) < STEPS:  # killed in its last save
+                launch(corpus, broken, *settings, ranks=ranks)
             assert_same_run(whole, broken, STEPS)
             broken = place / f"broken-{trying.tried}" / "run"
     with trying.case(f"{ranks} ranks, the end of the chain"):
