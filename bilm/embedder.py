@@ -25,6 +25,7 @@ from torch.nn import functional as F
 
 from bilm.bilstm import BiLstmState
 from bilm.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD, char_ids
+from bilm.errors import CheckpointError
 from bilm.model import BiLm
 from bilm.pretrained import PretrainedBiLm
 from bilm.representation_output import Collector, FloatArray, Output
@@ -67,7 +68,7 @@ class Embedder:
         self.limits = limits
         self._model = pretrained.model.eval()
         if self._model.config.characters is None and pretrained.vocabulary is None:
-            raise ValueError("this model reads word ids; its vocabulary file is needed too")
+            raise CheckpointError("this model reads word ids; its vocabulary file is needed too")
         self._vectors = WordVectors(self._model.encoder, self._encoder_input, limits.cached_words)
         self._carried: BiLstmState | None = None
 

@@ -38,7 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.model is None and arguments.config is None:
         arguments.model = _NO_MODEL
     settings = read_settings(arguments)
+    settings.refuse_finetune()
     names = chosen_names(arguments.which, settings)
+    if "untrained" in names:
+        _check_untrained(settings)
     set_up()
     sys.stdout.write(run_baselines(settings, names, arguments.progress))
     return 0
@@ -67,6 +70,13 @@ def chosen_names(which: str | None, settings: Settings) -> tuple[str, ...]:
             need = "--vectors FILE" if name == "glove" else "--model DIR, for its shape"
             raise ConfigError(f"--which names {name!r}, which needs {need}")
     return tuple(name for name in NAMES if name in names)
+
+
+def _check_untrained(settings: Settings) -> None:
+    """What the last baseline would fail by, before the first is run."""
+    settings.without_vectors()
+    if not Path(settings.model).exists():
+        raise ConfigError(f"--model: there is no {settings.model}")
 
 
 def run_baselines(settings: Settings, names: Sequence[str], progress: bool | None = None) -> str:
@@ -167,8 +177,7 @@ def _untrained(settings: Settings, task: Task, progress: bool | None) -> Baselin
     from downstream.experiment import run
 
     start = time.process_time()
-    head = settings.head.model_copy(update={"vectors": None})
-    settings = settings.model_copy(update={"head": head})
+    settings = settings.without_vectors()
     parent = Path(settings.output).resolve().parent
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".untrained.", dir=parent) as directory:
@@ -178,7 +187,7 @@ def _untrained(settings: Settings, task: Task, progress: bool | None) -> Baselin
         results = run(cached, task, model, progress)
     best = results.best
     assert best is not None
-    chosen: dict[str, Any] = {"mix": best.mix, "head": head.kind}
+    chosen: dict[str, Any] = {"mix": best.mix, "head": settings.head.kind}
     spent = time.process_time() - start
     return Baseline("untrained", TITLES["untrained"], chosen, best.scores, spent)
 

@@ -32,7 +32,7 @@ from bilm.sections import parse_section
 from bilm.tokenizers import NAMES, Tokenizer, load_tokenizer
 from downstream.features import Ids, Source, Subset, poolings_of
 from downstream.heads import TextModel
-from downstream.loaded_models import embedder_at
+from downstream.loaded_models import digest_at, embedder_at
 from downstream.pooling import PooledTexts, pooled_layers
 from downstream.settings import POOLED_HEADS, Settings
 from downstream.stores import Layers
@@ -75,6 +75,20 @@ class _ReadsTexts(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
         _at_least("max_words", self.max_words, 1)
         embedder = embedder_at(self.model)
         self._tokenizer(embedder)
+        return embedder
+
+    def _remember_model(self) -> None:
+        """At the end of `fit`: only this model's vectors mean anything to what was fitted."""
+        self.model_digest_ = digest_at(str(self.model))
+
+    def _fitted_model(self) -> Embedder:
+        check_is_fitted(self)
+        embedder = self._check_reading()
+        if digest_at(str(self.model)) != self.model_digest_:
+            raise ValueError(
+                f"the model at {self.model} is not the one that this {type(self).__name__} was "
+                "fitted with; bring that one back, or fit again"
+            )
         return embedder
 
     def _read(self, texts: list[str], embedder: Embedder) -> Layers:
@@ -135,13 +149,13 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ReadsTe
         embedder = self._check_reading()
         shares = layer_shares(self.mix, embedder.num_layers)
         self._n_features_out = len(shares) * embedder.dim * len(poolings_of(self.pooling))
+        self._remember_model()
         return self
 
     def transform(self, X: Texts) -> npt.NDArray[np.float32]:
         """The vectors of the texts: (texts, features)."""
-        check_is_fitted(self)
+        embedder = self._fitted_model()
         texts = self._check_texts(X, reset=False)
-        embedder = self._check_reading()
         shares = layer_shares(self.mix, embedder.num_layers)
         pooled = self._read(texts, embedder)[:, poolings_of(self.pooling)]
         mixed: npt.NDArray[np.float32] = np.einsum("ol,tpld->tpod", shares, pooled)
@@ -161,7 +175,7 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         penalty: the lambda of `lambda * ||w||^2` on the weights of a trainable mix.
         epochs: at most.
         learning_rate: the highest; it falls to 0 at the last epoch.
-        batch_size: texts a step; by default 256, or fewer where the texts are few.
+        batch_size: texts a step; by default 512, or fewer where the texts are few.
         dropout: share of the text's vector set to zero in training.
         weight_decay: of the head.
         hidden_dim: width of a hidden layer before the classes; 0 for none.
@@ -242,13 +256,14 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
         self.head_.eval()
         self.n_iter_ = len(self.history_.train_loss)
         self.mix_shares_ = self.head_.shares().get("input")
+        self._remember_model()
         return self
 
     def predict_proba(self, X: Texts) -> npt.NDArray[np.float32]:
         """The probability of each class (texts, classes), in the order of `classes_`."""
-        check_is_fitted(self)
+        embedder = self._fitted_model()
         texts = self._check_texts(X, reset=False)
-        source: Source = PooledTexts(self._read(texts, self._check_reading()), self.pooling)
+        source: Source = PooledTexts(self._read(texts, embedder), self.pooling)
         return predict_probabilities(self.head_, source)
 
     def predict(self, X: Texts) -> npt.NDArray[Any]:
@@ -304,7 +319,16 @@ class BiLmClassifier(ClassifierMixin, _ReadsTexts):  # type: ignore[misc]
                 "weight_decay": self.weight_decay,
             },
         }
-        return parse_section(Settings, tree, type(self).__name__)
+        return parse_section(Settings, _plain(tree), type(self).__name__)
+
+
+def _plain(value: Any) -> Any:
+    """The same with Python's own numbers: a search over an array hands in numpy's."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def as_texts(X: Texts) -> list[str]:

@@ -149,7 +149,11 @@ def run(settings: Settings, task: Task, model_path: Path, progress: bool | None 
     sources = _sources(settings, task, stores, tables)
     bilm = FileRecord(path=str(model_path.resolve()), digest=model_digest(embedder.pretrained))
     del embedder
-    for description in _descriptions(settings, task, stores["train"], bilm, record, tables):
+    descriptions = list(_descriptions(settings, task, stores["train"], bilm, record, tables))
+    for description in descriptions:  # a mix that cannot be is told before any is trained
+        with torch.device("meta"):
+            make_model(description)
+    for description in descriptions:
         model = make_seeded(description)
         outcome = _train_one(settings, task, sources, description, model, progress)
         results.add(outcome, model, description)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bilm.atomic import write_text
-from bilm.errors import CheckpointError, ConfigError
+from bilm.errors import DIVERGED_EXIT_CODE, CheckpointError, ConfigError, DivergedError
 from bilm.initial_weights import load_source
 from bilm.pretrained import PretrainedBiLm
 from bilm.sections import Section, parse_section
@@ -65,7 +65,8 @@ def finetune(settings: Settings, task: Task) -> FineTuned:
         raise ConfigError(
             f"--finetune needs launch/pretrain.py, which is not at {_ROOT}; run it from a checkout"
         )
-    source = load_source(Path(settings.model))
+    model = Path(settings.model).resolve()  # the commands run elsewhere
+    source = load_source(model)
     if source.model.softmax is None or source.vocabulary is None:
         raise CheckpointError(
             f"{settings.model} has no softmax or no vocabulary, so it cannot go on as a language "
@@ -73,10 +74,10 @@ def finetune(settings: Settings, task: Task) -> FineTuned:
         )
     file, indices = task.indices["train"]
     texts = [" ".join(task.files[file].texts[i].split()) for i in indices]
-    place = settings.cache_dir / f"finetuned-{_key(settings, source, texts)}"
+    place = settings.cache_dir.resolve() / f"finetuned-{_key(settings, source, texts)}"
     result = place / _RESULT_FILE
     if not result.exists():
-        _train(place, settings, source, texts)
+        _train(place, settings, model, source, texts)
     found = parse_section(_Result, read_json(result, CheckpointError), str(result), CheckpointError)
     logger.info(
         "fine-tuning: held-out perplexity %.2f before, %.2f after",
@@ -86,21 +87,29 @@ def finetune(settings: Settings, task: Task) -> FineTuned:
 
 
 def _key(settings: Settings, source: PretrainedBiLm, texts: Sequence[str]) -> str:
-    """What decides the result: model, texts, and how long and how fast."""
+    """What decides the result: the model with its softmax, texts, and how long and how fast."""
+    assert source.model.softmax is not None
+    assert source.vocabulary is not None
     chosen = settings.finetune.model_dump_json() + str(settings.data.tokenized)
-    digest = hashlib.sha256(f"{model_digest(source)} {settings.train.seed} {chosen}".encode())
-    for text in texts:
-        digest.update(text.encode() + b"\n")
+    shape = source.model.config.model_dump_json()
+    parts = (model_digest(source), settings.train.seed, chosen, shape)
+    digest = hashlib.sha256(" ".join(map(str, parts)).encode())
+    for parameter in source.model.softmax.parameters():
+        digest.update(parameter.detach().cpu().numpy().data)
+    for line in (*source.vocabulary.words, *texts):
+        digest.update(line.encode() + b"\n")
     return digest.hexdigest()[:16]
 
 
-def _train(place: Path, settings: Settings, source: PretrainedBiLm, texts: Sequence[str]) -> None:
+def _train(
+    place: Path, settings: Settings, model: Path, source: PretrainedBiLm, texts: Sequence[str]
+) -> None:
     corpus, run = place / "corpus", place / "run"
     if not corpus.exists():
         _build_corpus(place, settings, source, texts)
-    before = _perplexity(Path(settings.model), corpus)
+    before = _perplexity(model, corpus)
     config = place / "config.json"
-    write_text(config, json.dumps(_config(settings, source, corpus, run), indent=2) + "\n")
+    write_text(config, json.dumps(_config(settings, model, source, corpus, run), indent=2) + "\n")
     _run(
         [
             *(str(Path(sys.executable).parent / "deepspeed"), "--num_gpus", "1"),
@@ -153,15 +162,17 @@ def _tokenizer_flags(settings: Settings, source: PretrainedBiLm) -> list[str]:
     return flags
 
 
-def _config(settings: Settings, source: PretrainedBiLm, corpus: Path, run: Path) -> dict[str, Any]:
+def _config(
+    settings: Settings, model: Path, source: PretrainedBiLm, corpus: Path, run: Path
+) -> dict[str, Any]:
     """The configuration of the run: the model's own shape, Adagrad, a look at each epoch's end."""
     chosen = settings.finetune
     return {
         "model": source.model.config.model_dump(mode="json"),
-        "data": {"corpus": str(corpus.resolve())},
+        "data": {"corpus": str(corpus)},
         "train": {
-            "output_dir": str(run.resolve()),
-            "init_from": str(Path(settings.model).resolve()),
+            "output_dir": str(run),
+            "init_from": str(model),
             "num_epochs": chosen.epochs,
             "seed": settings.train.seed,
             "optimizer": {"learning_rate": chosen.learning_rate},
@@ -186,9 +197,13 @@ def _perplexity(model: Path, corpus: Path) -> float:
 def _run(command: list[str], what: str) -> str:
     """Run one of the project's commands; its log goes to our stderr, its output is returned."""
     logger.info("fine-tuning: %s", what)
-    done = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        done = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    except FileNotFoundError:
+        raise ConfigError(f"--finetune: {command[0]} is not there; install deepspeed") from None
     if done.returncode != 0:
-        raise ConfigError(
+        error = DivergedError if done.returncode == DIVERGED_EXIT_CODE else ConfigError
+        raise error(
             f"--finetune: {what} ended with exit code {done.returncode}, for the reason above; the "
             f"command was: {' '.join(command)}"
         )

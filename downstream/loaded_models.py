@@ -11,7 +11,9 @@ from pathlib import Path
 
 from bilm.embedder import Embedder
 from bilm.initial_weights import load_source
+from downstream.stores import model_digest
 
+_State = tuple[tuple[str, int, int], ...]  # name, time and size of each file
 _KEPT = 2  # models in memory
 
 
@@ -20,12 +22,26 @@ def embedder_at(path: Path | str) -> Embedder:
 
     The model is read again when a file of it has changed.
     """
+    return _load(*_state_of(path))
+
+
+def digest_at(path: Path | str) -> str:
+    """The digest of that model, as representations depend on it."""
+    return _digest(*_state_of(path))
+
+
+def _state_of(path: Path | str) -> tuple[Path, _State]:
     directory = Path(path).resolve()
-    files = [f for f in directory.glob("*") if f.is_file()] if directory.is_dir() else []
-    state = tuple(sorted((f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in files))
-    return _load(directory, state)
+    files = [f for place in (directory, directory / "best") for f in place.glob("*")]
+    stats = [(str(f), f.stat()) for f in files if f.is_file()]
+    return directory, tuple(sorted((name, s.st_mtime_ns, s.st_size) for name, s in stats))
 
 
 @lru_cache(maxsize=_KEPT)
-def _load(directory: Path, state: tuple[tuple[str, int, int], ...]) -> Embedder:
+def _load(directory: Path, state: _State) -> Embedder:
     return Embedder(load_source(directory))
+
+
+@lru_cache(maxsize=_KEPT)
+def _digest(directory: Path, state: _State) -> str:
+    return model_digest(_load(directory, state).pretrained)

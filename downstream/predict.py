@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, get_args
 from bilm.atomic import atomic_file
 from bilm.errors import ConfigError, run_command
 from bilm.process_settings import share_cores
+from downstream.settings import names
 from downstream.texts import Format, read_texts
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise ConfigError(f"--output {arguments.output}: its name must end in .csv or .jsonl")
     texts = read_texts(
         arguments.input,
-        text_columns=arguments.text_columns.split(","),
+        text_columns=names(arguments.text_columns),
         file_format=arguments.format,
         header=arguments.header,
     )

@@ -33,7 +33,7 @@ def write_report(
     best, model, description = results.chosen()
     with atomic_directory(Path(settings.output), CheckpointError, settings.overwrite) as place:
         tree = _results_tree(results, settings, finetuned)
-        write_text(place / RESULTS_FILE, json.dumps(tree, indent=1) + "\n")
+        write_text(place / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
         plot_confusion(best.scores, results.task.classes, place / "confusion.png")
         plot_curves(
             {mix: [o.history for o in seeds] for mix, seeds in results.by_mix().items()},

@@ -209,6 +209,24 @@ class Settings(Section):
             raise ValueError(f"mix.kinds has 'none', but head.elmo_at is {self.head.elmo_at!r}")
         return self
 
+    def refuse_finetune(self) -> None:
+        """For the commands that take a biLM as it is."""
+        if self.finetune.enabled:
+            raise ConfigError(
+                "--finetune is for downstream.classify; here the biLM is taken as it is: run that "
+                "first, and give its fine-tuned model as --model"
+            )
+
+    def without_vectors(self) -> Settings:
+        """The same head with the biLM alone, for comparisons in which that is the point."""
+        if "none" in self.mix.kinds or self.head.elmo_at == "output":
+            raise ConfigError(
+                "a comparison of the biLM alone, without word vectors, cannot have --mix none or "
+                "--elmo-at output"
+            )
+        head = self.head.model_copy(update={"vectors": None})
+        return self.model_copy(update={"head": head})
+
     @property
     def cache_dir(self) -> Path:
         """Where representations are kept."""
@@ -230,7 +248,8 @@ class Settings(Section):
         return self.train.learning_rate or DEFAULT_LEARNING_RATE[self.head.mode]
 
 
-def _names(text: str) -> list[str]:
+def names(text: str) -> list[str]:
+    """The parts of a list separated by commas."""
     return [name.strip() for name in text.split(",")]
 
 
@@ -254,12 +273,12 @@ _FLAGS = (
     _Flag("--validation", "data.validation"),
     _Flag("--validation-share", "data.validation_share", float),
     _Flag("--label-column", "data.label_column"),
-    _Flag("--text-columns", "data.text_columns", _names),
+    _Flag("--text-columns", "data.text_columns", names),
     _Flag("--format", "data.format"),
     _Flag("--header", "data.header", None),
     _Flag("--tokenized", "data.tokenized", None),
     _Flag("--max-words", "data.max_words", int),
-    _Flag("--mix", "mix.kinds", _names),
+    _Flag("--mix", "mix.kinds", names),
     _Flag("--mix-weights", "mix.weights", _numbers),
     _Flag("--gamma", "mix.gamma", float),
     _Flag("--penalty", "mix.penalty", float),
@@ -297,7 +316,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         options: dict[str, Any] = {"help": _help(field), "dest": path, "default": None}
         if parse is None:
             options["action"] = argparse.BooleanOptionalAction
-        elif parse is _names and flag == "--mix":
+        elif parse is names and flag == "--mix":
             options.update(type=parse, action="extend", metavar="KIND[,KIND]")
         else:
             options.update(type=parse, metavar=flag.removeprefix("--").upper().replace("-", "_"))

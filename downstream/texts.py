@@ -240,8 +240,11 @@ def _plain_rows(path: Path, labelled: bool) -> Iterator[_Row]:
     for number, line in enumerate(_lines(path, "\n"), 1):
         if not line.strip():
             raise CorpusError(f"{path}, line {number} is empty; remove it")
-        label, _, rest = line.strip().partition(" ") if labelled else (None, "", line)
-        yield _Row(number, label, rest.strip())
+        if not labelled:
+            yield _Row(number, None, line.strip())
+            continue
+        label, *rest = line.split(maxsplit=1)
+        yield _Row(number, label, rest[0].strip() if rest else "")
 
 
 def _json_rows(
@@ -277,8 +280,12 @@ def _json_text(value: Any, column: str, place: str) -> str:
         value = " ".join(value)
     if not isinstance(value, str):
         raise CorpusError(f"{place}: the field {column!r} is {value!r:.60}; text is expected")
+    return _checked(value, f"the field {column!r}", place)
+
+
+def _checked(value: str, what: str, place: str) -> str:
     if "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
-        raise CorpusError(f"{place}: the field {column!r} holds a NUL or half a surrogate pair")
+        raise CorpusError(f"{place}: {what} holds a NUL or half a surrogate pair")
     return value
 
 
@@ -287,7 +294,7 @@ def _json_label(value: Any, place: str) -> str:
         raise CorpusError(
             f"{place}: the label is {value!r:.60}; a string or a whole number, please"
         )
-    return str(value).strip()
+    return _checked(str(value).strip(), "the label", place)
 
 
 def _table_rows(

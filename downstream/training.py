@@ -67,11 +67,11 @@ def fit(
         for epoch in range(1, settings.epochs + 1):
             order = _batches(train.lengths, batch_size, (seed, epoch))
             loss, accuracy = _train_epoch(model, train, train_labels, order, step, bar)
-            if not math.isfinite(loss):
-                raise DivergedError(f"{name}: the loss is not a number; lower --learning-rate")
             history.train_loss.append(loss)
             history.train_accuracy.append(accuracy)
             _validate(model, validation, validation_labels, history)
+            if not math.isfinite(loss + history.validation_loss[-1]):
+                raise DivergedError(f"{name}: the loss is not a number; lower --learning-rate")
             bar.set_postfix_str(f"validation {history.validation_accuracy[-1]:.4f}")
             if _is_best(history):
                 history.best_epoch = epoch

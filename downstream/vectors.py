@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +46,11 @@ class WordVectors:
         """Read a file of vectors, plain or .gz; of `words` only (in either case), if given."""
         wanted = None if words is None else {*words, *(word.lower() for word in words)}
         rows: dict[str, int] = {}
-        kept: list[Table] = []
+        kept = array("f")  # grows in place: the table of a whole file is there once
         total: npt.NDArray[np.float64] | None = None
         count = 0
         for number, line in enumerate(_lines(Path(path)), 1):
-            word, _, rest = line.rstrip("\n").partition(" ")
+            word, rest = _split(line, None if total is None else len(total))
             if number == 1 and word.isdecimal() and rest.strip().isdecimal():
                 continue
             vector = _parse(rest, Path(path), number)
@@ -63,11 +64,11 @@ class WordVectors:
             total += vector
             count += 1
             if word not in rows and (wanted is None or word in wanted):
-                rows[word] = len(kept)
-                kept.append(vector)
+                rows[word] = len(rows)
+                kept.frombytes(vector.tobytes())
         if total is None:
             raise CorpusError(f"{path} has no vectors")
-        table = np.stack(kept) if kept else np.empty((0, len(total)), dtype=np.float32)
+        table = np.asarray(kept, dtype=np.float32).reshape(len(rows), len(total))
         return cls(rows, table, (total / count).astype(np.float32))
 
     def look_up(self, words: Sequence[str], unknown: Literal["mean", "zero"] = "mean") -> Table:
@@ -89,6 +90,17 @@ class WordVectors:
 def vectors_digest(path: Path | str) -> str:
     """The sha256 of the file."""
     return sha256_of(Path(path), CorpusError, "the word vectors")
+
+
+def _split(line: str, dim: int | None) -> tuple[str, str]:
+    """The word and its numbers. Words may hold spaces (". . ."), once we know how many numbers."""
+    if dim is not None:
+        word, *numbers = line.rstrip().rsplit(" ", dim)
+        last = word.rpartition(" ")[2]
+        if " " in word and not last.replace(".", "").replace("-", "").isdecimal():
+            return word, " ".join(numbers)
+    word, _, rest = line.rstrip("\n").partition(" ")
+    return word, rest
 
 
 def _parse(text: str, path: Path, number: int) -> Table:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bilm.errors import run_command
+from bilm.atomic import write_text
+from bilm.errors import ConfigError, run_command
 from experiments.page import write_page
 from experiments.stages import Stages
 from experiments.texts import check_data, prepare
@@ -66,10 +67,16 @@ class Experiment:
 
     def pretrain(self) -> None:
         """Texts, corpora, the biLM of news, and that of films which starts from it."""
-        if not (self.texts / "done").is_file():
+        done, source = self.texts / "done", str(self.data.resolve())
+        if not done.is_file():
             print("texts", flush=True)
             prepare(self.data, self.texts)
-            (self.texts / "done").touch()
+            write_text(done, source)
+        if done.read_text(encoding="utf-8") not in (source, ""):
+            raise ConfigError(
+                f"{self.work} holds what was made of {done.read_text(encoding='utf-8')}, not of "
+                f"{source}; give another --work"
+            )
         self._build("news", self.work / "news_corpus")
         self._train("news", self.work / "news_corpus", self.news)
 

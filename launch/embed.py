@@ -172,12 +172,14 @@ def _model(arguments: argparse.Namespace) -> PretrainedBiLm:
         arguments.model is not None and any(published)
     ):
         raise ConfigError("give either --model, or --options and --weights")
+    if arguments.model is not None and arguments.vocab is not None:
+        raise ConfigError("--vocab goes with --options and --weights; --model has its own")
     if arguments.model is not None:
         pretrained = load_source(arguments.model)
     else:
         pretrained = PretrainedBiLm.from_published(*published, arguments.vocab)
     if pretrained.model.config.characters is None and pretrained.vocabulary is None:
-        raise ConfigError("this model reads word ids: its vocabulary is needed too (--vocab)")
+        raise ConfigError("this model reads word ids: its vocabulary is needed too")
     return pretrained
 
 

@@ -24,6 +24,7 @@ def parse(
     """Settings as `downstream.classify` has them, with three seeds unless told otherwise."""
     arguments = commands.parse(f"analyses.{name}", description, argv, add_own)
     settings = read_settings(arguments)
+    settings.refuse_finetune()
     if "num_seeds" not in settings.train.model_fields_set:
         settings = with_section(settings, "train", num_seeds=DEFAULT_SEEDS)
     commands.set_up()
@@ -45,8 +46,9 @@ def figures_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         mean, std = spread_of(list(outcomes), split, "accuracy")
         values = [outcome.scores[split].accuracy for outcome in outcomes]
         result[split] = {"mean": mean, "std": std, "values": values}
-    shares = [outcome.shares["input"] for outcome in outcomes if "input" in outcome.shares]
-    gammas = [outcome.gammas["input"] for outcome in outcomes if "input" in outcome.gammas]
+    place = next((p for p in ("input", "output") if p in outcomes[0].shares), None)
+    shares = [outcome.shares[place] for outcome in outcomes] if place else []
+    gammas = [outcome.gammas[place] for outcome in outcomes] if place else []
     result["shares"] = _column_means(shares)
     result["shares_std"] = _column_stds(shares)
     result["gamma"] = sum(gammas) / len(gammas) if gammas else None

@@ -125,14 +125,12 @@ def neighbours(arguments: argparse.Namespace) -> str:
     found = find_occurrences(
         _sentences(arguments), arguments.word, tokenizer, arguments.max_occurrences
     )
-    queries = find_occurrences(
-        ((sentence, None) for sentence in arguments.query),
-        arguments.word,
-        tokenizer,
-        len(arguments.query),
-    )
-    if len(queries) < len(arguments.query):
-        raise ConfigError(f"a sentence of --query lacks the word {arguments.word!r}")
+    queries: list[Occurrence] = []
+    for sentence in arguments.query:
+        of_one = find_occurrences(iter([(sentence, None)]), arguments.word, tokenizer, 1)
+        if not of_one:
+            raise ConfigError(f"--query {sentence!r:.80} lacks the word {arguments.word!r}")
+        queries += of_one
     if len(found) < 2:
         raise CorpusError(
             f"{arguments.text} has {len(found)} sentence(s) with the word {arguments.word!r}; "
@@ -191,7 +189,7 @@ def occurrence_vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) ->
     rows: list[Floats] = []
     for window in windows_of(texts):
         for layers in embed_texts(embedder, window):
-            rows.append(layers[occurrences[len(rows)].place])
+            rows.append(layers[occurrences[len(rows)].place].copy())  # and let the rest go
     return np.stack(rows, axis=1)
 
 
@@ -338,9 +336,10 @@ def _plane(rows: Floats) -> tuple[Floats, float]:
 
 def _sentences(arguments: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
     if arguments.label_column is not None:
+        from downstream.settings import names
         from downstream.texts import read_labelled
 
-        columns = [name.strip() for name in arguments.text_columns.split(",")]
+        columns = names(arguments.text_columns)
         data = read_labelled(
             arguments.text, label_column=arguments.label_column, text_columns=columns
         )

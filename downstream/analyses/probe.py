@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -71,9 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.seed < 0:
         raise ConfigError(f"--seed is {arguments.seed}; it must not be negative")
     for flag in ("max_words", "strength"):
-        if getattr(arguments, flag) <= 0:
+        if not 0 < getattr(arguments, flag) < math.inf:
             name = "--" + flag.replace("_", "-")
-            raise ConfigError(f"{name} is {getattr(arguments, flag)}; it must be above 0")
+            raise ConfigError(
+                f"{name} is {getattr(arguments, flag)}; it must be above 0 and finite"
+            )
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     share_cores()
     sys.stdout.write(probe(arguments))
@@ -99,6 +102,11 @@ def probe(arguments: argparse.Namespace) -> str:
     ids = {tag: i for i, tag in enumerate(tags)}
     truth = np.array([ids[tag] for sentence in test for tag in sentence.tags])
     labels = np.array([ids[tag] for sentence in train for tag in sentence.tags])
+    if len(set(labels.tolist())) < 2:
+        raise CorpusError(
+            f"{arguments.train} has one value of {arguments.tags} only, {train[0].tags[0]!r}; a "
+            "probe needs two: try another column (--tags)"
+        )
     guesses = np.array([ids[tag] for tag in most_frequent_tags(train, test)])
     scores = {"most frequent tag of the word": score(truth, guesses, tags)}
     embedder = Embedder(load_source(arguments.model))

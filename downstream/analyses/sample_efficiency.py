@@ -131,8 +131,7 @@ def _accuracies(
 
     part = part_of(task, share, seed)
     vectors = settings.head.vectors
-    alone = with_section(settings, "head", vectors=None)
-    alone = with_section(alone, "mix", kinds=settings.mix.kinds[:1])
+    alone = with_section(settings.without_vectors(), "mix", kinds=settings.mix.kinds[:1])
     alone = with_section(alone, "train", seed=seed, num_seeds=1)
     (outcome,) = run(alone, part, Path(settings.model), progress).outcomes
     data = texts_of(part)

@@ -214,7 +214,24 @@ def test_a_model_is_loaded_once_and_again_when_it_changes(tmp_path: Path) -> Non
     before = one.transform(TEXTS)
     second = PretrainedBiLm(BiLm(tiny_model_config(), None), tokenizer=WhitespaceTokenizer())
     second.save_pretrained(tmp_path / "model", overwrite=True)
+    with pytest.raises(ValueError, match="not the one that this BiLmVectorizer was fitted with"):
+        one.transform(TEXTS)
     assert np.abs(clone(one).fit_transform(TEXTS) - before).max() > 1e-6
+
+
+def test_the_best_model_of_a_run_is_looked_at(tmp_path: Path) -> None:
+    def save() -> None:
+        model = BiLm(tiny_model_config(), None)
+        pretrained = PretrainedBiLm(model, tokenizer=WhitespaceTokenizer())
+        pretrained.save_pretrained(tmp_path / "run" / "best", overwrite=True)
+
+    save()
+    texts, labels = coloured_texts(20)
+    fitted = BiLmClassifier(tmp_path / "run", epochs=1).fit(texts, labels)
+    fitted.predict(texts)
+    save()
+    with pytest.raises(ValueError, match="not the one that this BiLmClassifier was fitted with"):
+        fitted.predict(texts)
 
 
 def test_in_a_pipeline_with_a_search() -> None:
@@ -326,7 +343,8 @@ def test_wrong_parameters_of_the_head_are_told_in_fit(
 
 def test_a_search_over_the_classifiers_parameters(classifier: BiLmClassifier) -> None:
     texts, labels = coloured_texts(48)
-    search = GridSearchCV(classifier, {"mix": ["top", "layer:0"], "pooling": ["mean"]}, cv=2)
+    mixes = {"mix": ["top", "layer:0"], "pooling": ["mean"], "hidden_dim": np.array([0])}
+    search = GridSearchCV(classifier, mixes, cv=2)
     search.fit(texts, labels)
     assert search.best_score_ > 0.9
     assert cross_val_score(make_pipeline(search.best_estimator_), texts, labels, cv=2).min() > 0.8

@@ -25,9 +25,12 @@ def flags(place: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.launch
-def test_the_bilm_learns_the_tasks_text_and_is_then_the_one_that_is_used(tmp_path: Path) -> None:
+def test_the_bilm_learns_the_tasks_text_and_is_then_the_one_that_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tiny_bilm().save_pretrained(tmp_path / "model")
-    main(flags(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    main(flags(Path()))  # by relative paths, as a user in a directory of their own would
     tree = json.loads((tmp_path / "report" / "results.json").read_text("utf-8"))
     tuned = tree["finetuned"]
     # An untrained model is no better than chance among 11 words; the text has 8 of them.
@@ -39,7 +42,7 @@ def test_the_bilm_learns_the_tasks_text_and_is_then_the_one_that_is_used(tmp_pat
     # A second run finds all of it done: no launch, the same model.
     (run,) = (tmp_path / "representations").glob("finetuned-*/run/metrics.jsonl")
     written = run.stat().st_mtime_ns
-    main([*flags(tmp_path), "--overwrite"])
+    main([*flags(Path()), "--overwrite"])
     assert run.stat().st_mtime_ns == written
 
 

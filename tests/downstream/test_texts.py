@@ -68,6 +68,8 @@ def test_plain_lines_and_other_extensions(tmp_path: Path) -> None:
     assert data.labels == ("4", "0")
     assert data.texts == ("a good film", "a bad film")
     assert read_texts(path, file_format="text")[0] == "4 a good film"
+    tabs = read_labelled(write(tmp_path / "tabs.txt", "pos\ta good film\nneg  bad\n"))
+    assert (tabs.labels, tabs.texts) == (("pos", "neg"), ("a good film", "bad"))
 
 
 def test_gzip_and_byte_order_mark(tmp_path: Path) -> None:

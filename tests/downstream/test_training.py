@@ -88,6 +88,8 @@ def test_same_seed_same_result_and_another_seed_another() -> None:
 def test_a_loss_that_is_no_number_ends_it() -> None:
     with pytest.raises(DivergedError, match="lower --learning-rate"):
         train(settings(), shift=math.inf)
+    with pytest.raises(DivergedError, match="lower --learning-rate"):  # only seen after the step
+        train(settings(epochs=1, batch_size=200, learning_rate=1e30))
 
 
 def test_batches_hold_every_text_once_with_like_lengths() -> None:

@@ -32,11 +32,19 @@ def test_only_what_is_asked_for_is_kept_but_the_mean_is_of_all(tmp_path: Path) -
     np.testing.assert_array_equal(vectors.mean, [3, 4])
 
 
+def test_words_with_spaces_after_the_first_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.txt", "cat 1 2\n. . . 3 4\nat name@example.com 5 6 \n")
+    vectors = WordVectors.read(path)
+    found = vectors.look_up([". . .", "at name@example.com"])
+    np.testing.assert_array_equal(found, [[3, 4], [5, 6]])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "has no vectors"),
         ("cat 1 2\ndog 1\n", "line 2 has 1 numbers; the lines before it have 2"),
+        ("cat 1 2\ndog 1 2 3\n", "line 2 has 3 numbers; the lines before it have 2"),
         ("cat 1 2\ndog 1 x\n", "line 2 is not a word and its numbers"),
         ("cat 1 nan\n", "line 1 is not a word and its numbers"),
         ("cat\n", "line 1 is not a word and its numbers"),

@@ -90,7 +90,9 @@ def test_a_part_holds_every_class_and_the_smaller_parts(place: Path) -> None:
     [
         (penalty.main, ["--penalties", "0"], "each must be above 0"),
         (sample_efficiency.main, ["--shares", "1.5"], "each must be above 0 and at most 1"),
+        (sample_efficiency.main, ["--mix", "none", "--vectors", "v.txt"], "cannot have --mix none"),
         (layers.main, ["--head", "sum"], "head"),
+        (layers.main, ["--finetune"], "--finetune is for downstream.classify"),
     ],
 )
 def test_mistakes_are_told(place: Path, main: Any, more: list[str], message: str) -> None:

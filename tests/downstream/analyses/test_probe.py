@@ -94,6 +94,8 @@ def test_a_new_word_gets_the_most_frequent_tag() -> None:
         (["--max-words", "0"], "--max-words is 0"),
         (["--seed", "-1"], "--seed is -1"),
         (["--strength", "-1"], "--strength is -1"),
+        (["--strength", "nan"], "--strength is nan"),
+        (["--tags", "xpos"], "has one value of xpos only, '_'"),
         (["--train", "nowhere.conllu"], "there is no file"),
     ],
 )
