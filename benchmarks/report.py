@@ -36,9 +36,9 @@ Figure = dict[str, Any]
 NOTES = """
 ## Notes
 
-- What is not a product in a step: the LSTM's cell in backward and forward (memory-bound), sums for
-  biases, the random numbers of dropout, look-up of characters, norm and optimiser. The products
-  themselves run below the square one's rate where 128 rows meet a weight of 16,384 columns.
+- What is not a product in a step: the LSTM's cell in backward and forward (memory-bound), the
+  random numbers of dropout, look-up of characters, norm and optimiser. The products themselves run
+  below the square one's rate where 128 rows meet a weight of 16,384 columns.
 - A training process keeps freed memory (`bilm/process_settings.py`); so do the benchmarks, except
   while a contender of others has its turn. Any `MALLOC_` variable of your own decides otherwise.
 - Without a C compiler, or with `BILM_NATIVE=0`, everything runs in plain torch, with the same
@@ -296,7 +296,7 @@ def plot(figures: list[Figure]) -> None:
     for name, cell in zip(("hidden", "rows", "vocabulary", "ranks"), rates, strict=True):
         x = [f["value"] for f in by_axis[name]]
         cell.plot(x, [f["words_per_second"] for f in by_axis[name]], "o-")
-        cell.set(xlabel=name, ylabel="words/s", ylim=(0, None))
+        cell.set(xlabel=name, ylabel="words/s")
         if name == "vocabulary":
             cell.set_xscale("log")
         if name == "ranks":
@@ -312,7 +312,7 @@ def plot(figures: list[Figure]) -> None:
         slope, start = np.polyfit(x, y, 1)
         cell.plot([0, x[-1]], [start, start + slope * x[-1]], "--", color="grey", label="a line")
         cell.plot(x, y, "o", label="measured")
-        cell.set(xlabel=label, ylim=(0, None), xlim=(0, None))
+        cell.set(xlabel=label, xlim=(0, None))
         cell.set_ylabel("LSTMs, seconds" if name == "hidden" else "step, seconds")
         cell.legend(loc="lower right")
     for name in ("vocabulary", "corpus"):
@@ -320,10 +320,11 @@ def plot(figures: list[Figure]) -> None:
         label = "words of the vocabulary" if name == "vocabulary" else "words of the corpus"
         values = [f["value"] for f in points]
         times[3].semilogx(values, [f["seconds"] for f in points], "o-", label=label)
-    times[3].set(xlabel="words", ylabel="step, seconds", ylim=(0, None))
+    times[3].set(xlabel="words", ylabel="step, seconds")
     times[3].legend(loc="lower right")
     for cell in (*rates, *times):
         cell.grid(True, alpha=0.3)
+        cell.set_ylim(0, 1.08 * max(max(line.get_ydata()) for line in cell.lines))
     page.savefig(PLOT, dpi=100)
 
 
