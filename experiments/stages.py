@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bilm.atomic import write_text
-from bilm.errors import CorpusError
+from bilm.errors import ConfigError, CorpusError
+from bilm.regular_files import sha256_of
 from bilm.strict_json import read_json
 
 
@@ -25,6 +26,7 @@ class Done:
     seconds: float
     peak_memory_gib: float  # of its largest process
     output: str  # what it printed
+    configs: dict[str, str]  # sha256 of each configuration that the command names
 
 
 class Stages:
@@ -37,10 +39,11 @@ class Stages:
     def run(self, name: str, *command: str | Path) -> Done:
         """Run a command of this project, unless that very command has been done already."""
         words = [str(word) for word in command]
+        configs = {w: sha256_of(Path(w), ConfigError) for w in words if w.endswith(".json")}
         path = self._directory / f"{name}.json"
         if path.is_file():
             done = Done(**read_json(path, CorpusError))
-            if done.command == words:
+            if (done.command, done.configs) == (words, configs):
                 print(f"{name}: done before", flush=True)
                 return done
         print(f"{name}: {' '.join(words)}", flush=True)
@@ -59,7 +62,7 @@ class Stages:
         if code != 0:
             last = log.read_text(encoding="utf-8", errors="replace")[-2000:]
             raise CorpusError(f"stage {name} ended with {code}; the end of {log}:\n{last}")
-        done = Done(name, words, seconds, _peak_gib(usage), output)
+        done = Done(name, words, seconds, _peak_gib(usage), output, configs)
         write_text(path, json.dumps(asdict(done), indent=1) + "\n")
         print(f"{name}: {seconds:.0f} s, {done.peak_memory_gib:.2f} GiB", flush=True)
         return done

@@ -23,6 +23,14 @@ def test_a_stage_is_run_once_and_its_cost_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "other").read_text() == "once "
 
 
+def test_a_stage_is_run_again_when_its_configuration_has_changed(tmp_path: Path) -> None:
+    file, config = tmp_path / "file", tmp_path / "a.json"
+    for content, runs in (("{}", 1), ("{}", 1), ("[]", 2)):
+        config.write_text(content)
+        Stages(tmp_path).run("a", "python", "-c", APPEND, file, config)
+        assert file.read_text() == "once " * runs
+
+
 def test_a_stage_that_fails_is_told_with_its_end_and_tried_again(tmp_path: Path) -> None:
     code = "import sys; print('the reason', file=sys.stderr); sys.exit(3)"
     for _ in range(2):
