@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,28 @@ for _ in range(10):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
+# How many pools of memory four threads at once make.
+POOLS = """
+import ctypes, sys, threading
+from bilm.process_settings import settle
+if sys.argv[1] == "settled":
+    settle()
+libc, all_here = ctypes.CDLL(None), threading.Barrier(4)
+libc.malloc.restype = ctypes.c_void_p
+def use():
+    all_here.wait()
+    libc.malloc(ctypes.c_size_t(100_000))
+    all_here.wait()
+threads = [threading.Thread(target=use) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(sys.argv[2].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+print(open(sys.argv[2]).read().count("<heap nr"))
+"""
+
 
 def run(code: str, *arguments: str, **environment: str) -> str:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "OMP_", "LOCAL_"))}
@@ -47,6 +70,12 @@ def test_freed_memory_is_used_again() -> None:
     assert int(run(AGAIN, "plain")) > 0.9 * pages
     assert int(run(AGAIN, "settled")) < 0.01 * pages
     assert int(run(AGAIN, "settled", MALLOC_ARENA_MAX="2")) > 0.9 * pages  # the user has decided
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
+def test_threads_share_one_pool_of_memory(tmp_path: Path) -> None:
+    assert int(run(POOLS, "plain", str(tmp_path / "plain"))) > 1
+    assert int(run(POOLS, "settled", str(tmp_path / "settled"))) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,7 +48,8 @@ def test_twenty_thousand_steps(tmp_path: Path) -> None:
             deadline = time.monotonic() + SECONDS
             while process.poll() is None and time.monotonic() < deadline:
                 time.sleep(1)
-                _look(watched, ranks_of(tree_of(process)), last_step(output))
+                with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+                    _look(watched, ranks_of(tree_of(process)), last_step(output))
             code = process.poll()
         finally:
             kill_all(process)

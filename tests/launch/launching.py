@@ -122,13 +122,16 @@ def tree_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 
 def ranks_of(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that train, in the order of their ranks."""
+    """Those that train, in the order of their ranks; a process that has ended is none."""
     found = []
     for process in processes:
-        line = process.cmdline()
+        try:
+            line = process.cmdline()
+        except psutil.Error:
+            continue
         if any(part.startswith("--local_rank=") for part in line) and "-m" not in line:
-            found.append(process)
-    return sorted(found, key=lambda p: p.cmdline())
+            found.append((line, process))
+    return [process for _, process in sorted(found, key=lambda item: item[0])]
 
 
 def wait_for_step(output: Path, step: int) -> None:
