@@ -109,7 +109,8 @@ def _classification(work: Path, name: str) -> str:
         if "summary" not in tree:
             continue
         head = tree["settings"]["head"]
-        title = head["kind"] + (" with GloVe" if head["vectors"] else "")
+        units = f" of {head['encoder_dim']}" if head["kind"] in ("bilstm", "gru") else ""
+        title = head["kind"] + units + (" with GloVe" if head["vectors"] else "")
         for mix, summary in tree["summary"].items():
             cells = [
                 percent(summary[split][figure]["mean"], summary[split][figure]["std"])

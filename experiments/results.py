@@ -100,6 +100,8 @@ class Experiment:
         for head in ("bilstm", "gru"):
             small = ("--encoder-dim", "64")
             self._heads(f"ag_{head}", self.ag_news, head, "trainable", *small, *brief)
+        large = (*brief, "--epochs", "4", "--encoder-dim", "128")
+        self._heads("ag_bilstm_learned", self.ag_news, "bilstm", "learned", *large)
 
     def baselines(self) -> None:
         """What has to be beaten."""
