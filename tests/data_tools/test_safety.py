@@ -47,7 +47,12 @@ def refuse(tmp_path: Path, pattern: str, *flags: object, message: str) -> None:
         ("a.pdf", b"x\n", [], r"unknown extension '\.pdf'.*--format"),
         ("a.txt.gz", gzip.compress(NOISE, mtime=0)[:-9], [], r"a\.txt\.gz is cut short"),
         ("a.txt.gz", b"not gzip\n", [], r"cannot read .*a\.txt\.gz"),
-        ("a.txt.gz", gzip.compress(NOISE, mtime=0)[:-6] + b"xxxxxx", [], r"cannot read .*a\.txt\.gz"),
+        (
+            "a.txt.gz",
+            gzip.compress(NOISE, mtime=0)[:-6] + b"xxxxxx",
+            [],
+            r"cannot read .*a\.txt\.gz",
+        ),
         ("a.txt.zst", zstandard.compress(NOISE)[:-9], [], r"a\.txt\.zst is cut short"),
         ("a.txt.zst", b"not zstd\n", [], r"cannot read .*a\.txt\.zst"),
         ("a.txt.bz2", b"not bzip\n", [], r"cannot read .*a\.txt\.bz2"),
