@@ -41,6 +41,7 @@ from bilm.metrics import Meters, MetricsLog
 from bilm.model import DIRECTIONS, BiLm, training_objective
 from bilm.optimizer import learning_rate_at
 from bilm.pretrained import PretrainedBiLm
+from bilm.process_settings import give_back_memory
 from bilm.run_directory import deciding_settings, locked, open_run, write_config
 from bilm.sampled_softmax import Negatives
 from bilm.signals import StopRequest
@@ -343,6 +344,8 @@ class Run:
                 if self.log is not None:
                     self.log.checkpoint(saved.step, saved.path, time.monotonic() - begun)
         self.saved = dataclasses.replace(self.progress)
+        del tensors
+        give_back_memory()
 
 
 def _streams(

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bilm.embedder import Embedder, Limits
+from bilm.errors import CheckpointError
 from bilm.model import BiLm
 from bilm.pretrained import PretrainedBiLm
 from bilm.representation_output import Output, mix_weights
@@ -154,7 +155,7 @@ def test_word_ids_and_one_direction() -> None:
     assert embedder._vectors.num_encoded == len(embedder._vectors) == 5  # borders too
     embedder.embed([["the", "zzz"]])
     assert embedder._vectors.num_encoded == 5
-    with pytest.raises(ValueError, match="vocabulary file is needed"):
+    with pytest.raises(CheckpointError, match="vocabulary file is needed"):
         Embedder(PretrainedBiLm(model))
 
 

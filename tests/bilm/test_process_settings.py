@@ -50,6 +50,22 @@ libc.fclose(file)
 print(open(sys.argv[2]).read().count("<heap nr"))
 """
 
+# How much of 200 MB in small pieces stays when they are freed, and how much after that, in MB.
+TRIM = """
+import psutil
+from bilm.process_settings import give_back_memory, settle
+settle()
+def memory():
+    return psutil.Process().memory_info().rss
+before = memory()
+pieces = [bytearray(100_000) for _ in range(2000)]
+guards = [bytearray(1000) for _ in range(100)]
+del pieces
+kept = memory() - before
+give_back_memory()
+print(kept // 1_000_000, (memory() - before) // 1_000_000)
+"""
+
 
 def run(code: str, *arguments: str, **environment: str) -> str:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "OMP_", "LOCAL_"))}
@@ -76,6 +92,13 @@ def test_freed_memory_is_used_again() -> None:
 def test_threads_share_one_pool_of_memory(tmp_path: Path) -> None:
     assert int(run(POOLS, "plain", str(tmp_path / "plain"))) > 1
     assert int(run(POOLS, "settled", str(tmp_path / "settled"))) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
+def test_kept_memory_can_be_given_back() -> None:
+    kept, left = map(int, run(TRIM).split())
+    assert kept > 190
+    assert left < 10
 
 
 @pytest.mark.parametrize(
