@@ -29,8 +29,7 @@ def keep_freed_memory() -> None:
     A step frees and asks for the same gigabytes again and again; glibc gives large blocks back at
     once, and the system must clear every page anew. That cost a sixth of the step at the published
     size. The price is that a process stays as large as it ever was, and somewhat larger. All
-    threads share one pool: each evaluation starts threads of its own, and with a pool for each of
-    them a process of 395 MB grew by half a megabyte at a time until all pools had been used. Does
+    threads share one pool, so that what one of them frees another can use. Does
     nothing under another C library, or where a MALLOC_ variable says that the user has decided.
     """
     if any(name.startswith("MALLOC_") for name in os.environ):

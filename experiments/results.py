@@ -72,7 +72,7 @@ class Experiment:
             print("texts", flush=True)
             prepare(self.data, self.texts)
             write_text(done, source)
-        if done.read_text(encoding="utf-8") not in (source, ""):
+        if done.read_text(encoding="utf-8") != source:
             raise ConfigError(
                 f"{self.work} holds what was made of {done.read_text(encoding='utf-8')}, not of "
                 f"{source}; give another --work"
