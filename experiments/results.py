@@ -100,7 +100,7 @@ class Experiment:
         for head in ("bilstm", "gru"):
             small = ("--encoder-dim", "64")
             self._heads(f"ag_{head}", self.ag_news, head, "trainable", *small, *brief)
-        large = (*brief, "--epochs", "4", "--encoder-dim", "128")
+        large = ("--encoder-dim", "128", "--epochs", "4", *brief[2:])
         self._heads("ag_bilstm_learned", self.ag_news, "bilstm", "learned", *large)
 
     def baselines(self) -> None:
