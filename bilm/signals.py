@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import time
 from pathlib import Path
 from types import FrameType
 
 logger = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+PAIR_SECONDS = 1.0  # signals come in pairs: so far apart at most
 _ENDED = "the process that started this rank has ended"
 
 
@@ -25,6 +27,7 @@ class StopRequest:
     def __init__(self) -> None:
         self._chain = _launcher_chain()
         self._reason = _ENDED if _is_orphaned(self._chain) else None
+        self._signalled: float | None = None
 
     def listen(self) -> None:
         """Turn stop signals into requests; one that is being ignored (nohup) stays ignored."""
@@ -39,7 +42,18 @@ class StopRequest:
             self._reason = _ENDED
         return self._reason
 
+    def outlast_pair(self) -> None:
+        """Where a signal came, do not leave before a second one can have come.
+
+        DeepSpeed's launcher waits for its ranks, then ends with 1; but a signal that meets it in
+        that end makes `deepspeed` return 0, as if the training were done.
+        """
+        if self._signalled is not None:
+            time.sleep(max(0.0, self._signalled + PAIR_SECONDS - time.monotonic()))
+
     def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self._signalled is None:
+            self._signalled = time.monotonic()
         self._reason = signal.Signals(number).name
 
 

@@ -123,6 +123,7 @@ def _prepared(config: Config, fresh: bool) -> Iterator[tuple[Run, BatchStream, i
             write_config(directory, config, cluster)
             yield run, stream, _num_steps(config, stream)
     cluster.close()
+    stop.outlast_pair()
 
 
 class _Stopped(Exception):

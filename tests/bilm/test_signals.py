@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bilm.signals import STOP_SIGNALS, StopRequest
 from tests.conftest import ROOT
 
 LISTEN = """
@@ -52,6 +53,30 @@ def test_a_signal_is_a_request_and_twice_is_no_more(number: signal.Signals) -> N
     out, _ = process.communicate(timeout=30)
     assert out.strip() == number.name
     assert process.returncode == 0
+
+
+def test_who_is_signalled_outlasts_a_second_signal_and_nobody_else_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("bilm.signals.time.sleep", waits.append)
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    stop = StopRequest()
+    try:
+        stop.listen()
+        stop.outlast_pair()
+        assert not waits
+        signal.signal(signal.SIGTERM, stop._on_signal)  # even if these tests ignore it
+        signal.raise_signal(signal.SIGTERM)
+        monkeypatch.setattr("bilm.signals.PAIR_SECONDS", 100.0)
+        stop.outlast_pair()
+        assert 0 < waits.pop() <= 100
+        monkeypatch.setattr("bilm.signals.PAIR_SECONDS", 0.0)  # the second one came long ago
+        stop.outlast_pair()
+        assert waits == [0.0]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_nohup_is_respected() -> None:
