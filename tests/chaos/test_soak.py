@@ -1,7 +1,8 @@
 """Row 13: twenty thousand steps, with checkpoints, evaluations and prefetching.
 
-A machine's own speed changes within these minutes (clock, neighbours on its host): words a second
-are held against a yardstick, a fixed piece of work whose seconds of a core are measured all along.
+A machine's own speed changes within these minutes (clock, neighbours on its host). A yardstick, a
+fixed piece of work whose seconds of a core are measured all along, tells it: where the machine has
+become faster, words a second must have too; where it has become slower, it is only told.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def test_twenty_thousand_steps(tmp_path: Path) -> None:
             speed.add(line["step"], line["words_per_second"])
         told = f"{speed.change() - 1:+.1%}, of the machine {machine.change() - 1:+.1%}"
         with trying.case("words a second"):
-            assert speed.change() >= 0.9 * machine.change(), told
+            assert speed.change() >= 0.9 * max(1.0, machine.change()), told
         trying.worst = (
             f"memory {growth:+.2%}, handles {more:+.0f} from the second tenth to the last; "
             f"words/s {told}"
