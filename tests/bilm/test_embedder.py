@@ -150,7 +150,8 @@ def test_word_ids_and_one_direction() -> None:
     embedder = Embedder(PretrainedBiLm(model, vocabulary))
     known, unknown, other = embedder.embed([["the"], ["zzz"], ["yyy"]])
     assert known.shape == (3, 1, 6) == (embedder.num_layers, 1, embedder.dim)
-    np.testing.assert_array_equal(unknown, other)
+    # Rows of one product may round differently, depending on the processor.
+    np.testing.assert_allclose(unknown, other, atol=1e-6)
     assert abs(known - unknown).max() > 1e-3
     assert embedder._vectors.num_encoded == len(embedder._vectors) == 5  # borders too
     embedder.embed([["the", "zzz"]])
