@@ -30,7 +30,7 @@ demo: .venv/.installed      ## the whole walk in a few minutes, on text that we 
 	$(BIN)/python -m downstream.baselines --model $(DEMO)/run/best --which tfidf,untrained \
 		--train $(DEMO)/text/train.csv --test $(DEMO)/text/test.csv --tokenized \
 		--output $(DEMO)/baselines --overwrite >$(DEMO)/baselines.log
-	$(BIN)/python launch/demo_summary.py $(DEMO)
+	$(BIN)/python -m experiments.demo_summary $(DEMO)
 
 test: .venv/.installed      ## every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile

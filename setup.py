@@ -27,8 +27,8 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["bilm", "bilm.*", "data_tools", "downstream", "downstream.*"]),
-    package_data={"bilm": ["py.typed", "kernels.c"]},
+    packages=find_packages(include=["bilm*", "data_tools*", "downstream*"]),
+    package_data={"bilm": ["py.typed"], "bilm.kernels": ["kernels.c"]},
     install_requires=[
         "torch>=2.6,<3",
         "numpy>=1.26,<3",

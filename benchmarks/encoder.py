@@ -25,11 +25,11 @@ from measure import Measured, elsewhere, figure, without_kernels
 from torch import Tensor
 from torch.nn import functional as F
 
-from bilm.characters import char_ids
-from bilm.config import load_config
-from bilm.process_settings import keep_freed_memory
-from bilm.token_encoder import TokenEncoder
-from bilm.tokenizers import MosesTokenizer
+from bilm.distributed.process import keep_freed_memory
+from bilm.model.token_encoder import TokenEncoder
+from bilm.text.characters import char_ids
+from bilm.text.tokenizers import MosesTokenizer
+from bilm.training.config import load_config
 
 ROWS, TIME, DIRECTIONS = 128, 20, 2
 

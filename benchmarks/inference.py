@@ -36,12 +36,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 
-from bilm.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD, char_ids
-from bilm.config import load_config
-from bilm.embedder import Embedder, Limits, Vectors, representations
-from bilm.model import BiLm
-from bilm.pretrained import PretrainedBiLm
-from bilm.tokenizers import MosesTokenizer, WhitespaceTokenizer
+from bilm.embedding.embedder import Embedder, Limits, Vectors, representations
+from bilm.model.language_model import BiLm
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD, char_ids
+from bilm.text.tokenizers import MosesTokenizer, WhitespaceTokenizer
+from bilm.training.config import load_config
 
 Sentences = Sequence[Sequence[str]]
 ROOT = Path(__file__).resolve().parents[1]

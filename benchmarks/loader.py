@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from zipf import write_zipf_corpus
 
-from bilm.batches import BatchStream
-from bilm.corpus import Corpus
+from bilm.corpus.batches import BatchStream
+from bilm.corpus.reader import Corpus
 from bilm.errors import ConfigError, run_command
 
 ZIPF_TYPES = 100_000

@@ -20,9 +20,9 @@ import torch
 from measure import Measured, elsewhere, figure
 from torch import Tensor, nn
 
-from bilm.config import LstmConfig
-from bilm.process_settings import keep_freed_memory
-from bilm.projected_lstm import ProjectedLstm
+from bilm.distributed.process import keep_freed_memory
+from bilm.model.config import LstmConfig
+from bilm.model.projected_lstm import ProjectedLstm
 
 SIZES = ((512, 4096, 128, 20), (128, 1024, 64, 20), (64, 256, 32, 20))  # proj, dim, rows, time
 DIRECTIONS = 2

@@ -15,8 +15,8 @@ from typing import TypeVar
 import psutil
 import torch
 
-from bilm import native
-from bilm.process_settings import M_MMAP_MAX
+from bilm.distributed.process import M_MMAP_MAX
+from bilm.kernels import c_library as native
 
 T = TypeVar("T")
 DEFAULT_MMAP_MAX = 65536  # glibc's own

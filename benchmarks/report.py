@@ -39,7 +39,7 @@ NOTES = """
 - What is not a product in a step: the LSTM's cell in backward and forward (memory-bound), the
   random numbers of dropout, look-up of characters, norm and optimiser. The products themselves run
   below the square one's rate where 128 rows meet a weight of 16,384 columns.
-- A training process keeps freed memory (`bilm/process_settings.py`); so do the benchmarks, except
+- A training process keeps freed memory (`bilm/distributed/process.py`); so do the benchmarks, except
   while a contender of others has its turn. Any `MALLOC_` variable of your own decides otherwise.
 - Without a C compiler, or with `BILM_NATIVE=0`, everything runs in plain torch, with the same
   numbers; on CUDA too. No GPU was at hand: nothing on this page says anything about one.

@@ -25,9 +25,9 @@ from measure import figure, least_disturbed
 from step import Parts
 from zipf import write_zipf_corpus
 
-from bilm.config import load_config
-from bilm.corpus import Corpus
-from bilm.process_settings import keep_freed_memory
+from bilm.corpus.reader import Corpus
+from bilm.distributed.process import keep_freed_memory
+from bilm.training.config import load_config
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "configs" / "small.json"

@@ -24,10 +24,11 @@ from measure import Measured, elsewhere, figure, peak_memory_of
 from torch import Tensor
 from torch.nn import functional as F
 
-from bilm.config import OptimizerConfig
-from bilm.optimizer import build_optimizer
-from bilm.process_settings import keep_freed_memory
-from bilm.sampled_softmax import SampledSoftmax, draw_negatives, log_expected_count
+from bilm.distributed.process import keep_freed_memory
+from bilm.model.negatives import draw_negatives, log_expected_count
+from bilm.model.softmax import SampledSoftmax
+from bilm.training.config import OptimizerConfig
+from bilm.training.optimizers import build_optimizer
 
 DIRECTIONS, WORDS, DIM, NEGATIVES = 2, 2560, 512, 8192
 SIZES = (50_000, 793_471)

@@ -27,13 +27,14 @@ from torch import Tensor
 from torch.nn import functional as F
 from zipf import write_zipf_corpus
 
-from bilm.batches import BatchStream
-from bilm.config import Config, load_config
-from bilm.corpus import Corpus
-from bilm.evaluation import batch_tensors
-from bilm.model import BiLm, training_objective
-from bilm.optimizer import build_optimizer, clip_gradients
-from bilm.process_settings import keep_freed_memory
+from bilm.corpus.batches import BatchStream
+from bilm.corpus.reader import Corpus
+from bilm.distributed.process import keep_freed_memory
+from bilm.kernels.sparse_rows import clip_gradients
+from bilm.model.language_model import BiLm, training_objective
+from bilm.training.config import Config, load_config
+from bilm.training.optimizers import build_optimizer
+from bilm.training.step import batch_tensors
 
 
 def needed_operations(config: Config, rows: int, time_steps: int, num_distinct: int) -> float:

@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch.distributed
 from torch import Tensor
 
-from bilm.config import load_config
-from bilm.corpus import Corpus
+from bilm.corpus.reader import Corpus
 from bilm.errors import run_command
+from bilm.training.config import load_config
 
 _sent: Counter[str] = Counter()
 
@@ -50,7 +50,7 @@ def main() -> int:
     config = load_config(arguments.config, arguments.override)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    from bilm import train as training
+    from bilm.training import loop as training
 
     take_step = training.Run.take_step
 

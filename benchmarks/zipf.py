@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bilm.atomic import atomic_directory
-from bilm.characters import SPECIAL_WORDS
-from bilm.corpus import SplitWriter, write_lexicon, write_manifest
+from bilm.corpus.writer import SplitWriter, write_lexicon, write_manifest
 from bilm.errors import CorpusError, run_command
+from bilm.files.writing import atomic_directory
+from bilm.text.characters import SPECIAL_WORDS
 
 SENTENCE_WORDS = 25
 

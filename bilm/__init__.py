@@ -1,8 +1,7 @@
 """bilm: pretraining deep bidirectional language models (ELMo), and putting them to work.
 
-The walk, as data: raw text -> `data_tools` -> corpus on disk -> `bilm.batches` ->
-`bilm.characters` -> `bilm.token_encoder` -> `bilm.bilstm` -> `bilm.sampled_softmax` ->
-checkpoint -> `bilm.embedder` -> `bilm.scalar_mix` -> `downstream`.
+Data flow: raw text -> `data_tools` -> corpus on disk -> `bilm.corpus` -> `bilm.model` ->
+`bilm.training` -> checkpoint -> `bilm.pretrained` -> `bilm.embedding` -> `downstream`.
 
 Public names are looked up on first use, so that `import bilm` and the tools that need no torch
 start at once.
@@ -14,30 +13,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bilm.config import Config as Config
-    from bilm.config import ModelConfig as ModelConfig
-    from bilm.config import load_config as load_config
-    from bilm.embedder import Embedder as Embedder
-    from bilm.embedder import Limits as Limits
-    from bilm.model import BiLm as BiLm
-    from bilm.pretrained import PretrainedBiLm as PretrainedBiLm
-    from bilm.representation_output import Output as Output
-    from bilm.scalar_mix import ScalarMix as ScalarMix
-    from bilm.vocabulary import Vocabulary as Vocabulary
+    from bilm.embedding.embedder import Embedder as Embedder
+    from bilm.embedding.embedder import Limits as Limits
+    from bilm.embedding.output import Output as Output
+    from bilm.model.config import ModelConfig as ModelConfig
+    from bilm.model.language_model import BiLm as BiLm
+    from bilm.model.scalar_mix import ScalarMix as ScalarMix
+    from bilm.pretrained.model_directory import PretrainedBiLm as PretrainedBiLm
+    from bilm.text.vocabulary import Vocabulary as Vocabulary
+    from bilm.training.config import Config as Config
+    from bilm.training.config import load_config as load_config
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BiLm": "bilm.model",
-    "Config": "bilm.config",
-    "Embedder": "bilm.embedder",
-    "Limits": "bilm.embedder",
-    "ModelConfig": "bilm.config",
-    "Output": "bilm.representation_output",
-    "PretrainedBiLm": "bilm.pretrained",
-    "ScalarMix": "bilm.scalar_mix",
-    "Vocabulary": "bilm.vocabulary",
-    "load_config": "bilm.config",
+    "BiLm": "bilm.model.language_model",
+    "Config": "bilm.training.config",
+    "Embedder": "bilm.embedding.embedder",
+    "Limits": "bilm.embedding.embedder",
+    "ModelConfig": "bilm.model.config",
+    "Output": "bilm.embedding.output",
+    "PretrainedBiLm": "bilm.pretrained.model_directory",
+    "ScalarMix": "bilm.model.scalar_mix",
+    "Vocabulary": "bilm.text.vocabulary",
+    "load_config": "bilm.training.config",
 }
 
 __all__ = ["BiLm", "Config", "Embedder", "Limits", "ModelConfig", "Output"]

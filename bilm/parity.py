@@ -26,22 +26,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bilm.characters import BEGIN_WORD, SHIFT
-from bilm.config import OptimizerConfig
-from bilm.embedder import representations
+from bilm.embedding.embedder import representations
 from bilm.errors import CheckpointError, run_command
-from bilm.model import BiLm, training_objective
-from bilm.optimizer import build_optimizer, clip_gradients
-from bilm.published import (
-    load_published,
-    model_config_from_options,
-    published_name,
-    published_views,
-)
-from bilm.regular_files import open_regular
-from bilm.sampled_softmax import SampledSoftmax, log_expected_count, log_uniform
-from bilm.scalar_mix import ScalarMix
-from bilm.strict_json import parse_json
+from bilm.files.reading import open_regular
+from bilm.files.strict_json import parse_json
+from bilm.kernels.sparse_rows import clip_gradients
+from bilm.model.language_model import BiLm, training_objective
+from bilm.model.negatives import log_expected_count, log_uniform
+from bilm.model.scalar_mix import ScalarMix
+from bilm.model.softmax import SampledSoftmax
+from bilm.pretrained.published_options import model_config_from_options
+from bilm.pretrained.published_weights import load_published, published_name, published_views
+from bilm.text.characters import BEGIN_WORD, SHIFT
+from bilm.training.config import OptimizerConfig
+from bilm.training.optimizers import build_optimizer
 
 TOLERANCE = 1e-5
 Arrays = dict[str, npt.NDArray[Any]]

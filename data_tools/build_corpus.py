@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from bilm.errors import run_command
-from data_tools.options import add_shard_flags, add_text_flags, add_vocabulary_flags, read_options
+from data_tools.flags import add_shard_flags, add_text_flags, add_vocabulary_flags, read_options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add_vocabulary_flags(parser)
     add_shard_flags(parser)
     options = read_options(parser.parse_args(argv))
-    from data_tools.build import build_corpus, print_summary
+    from data_tools.building.build import build_corpus, print_summary
 
     print_summary(build_corpus(options), options.output)
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bilm.errors import ConfigError, run_command
-from data_tools.options import add_shard_flags, add_text_flags, read_options
+from data_tools.flags import add_shard_flags, add_text_flags, read_options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "--tokenizer sentencepiece needs the --sentencepiece-model that the vocabulary was "
             "made with; build_vocab writes it beside the vocabulary"
         )
-    from data_tools.build import build_corpus, print_summary
+    from data_tools.building.build import build_corpus, print_summary
 
     print_summary(build_corpus(options), options.output)
     return 0

@@ -12,11 +12,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bilm.atomic import atomic_file
 from bilm.errors import CorpusError, run_command
-from bilm.tokenizers import SENTENCEPIECE_FILE
-from bilm.vocabulary import Vocabulary
-from data_tools.options import BuildOptions, add_text_flags, add_vocabulary_flags, read_options
+from bilm.files.writing import atomic_file
+from bilm.text.tokenizers import SENTENCEPIECE_FILE
+from bilm.text.vocabulary import Vocabulary
+from data_tools.flags import add_text_flags, add_vocabulary_flags, read_options
+from data_tools.reading.options import BuildOptions
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,8 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_vocab(options: BuildOptions) -> None:
     """Write the vocabulary that `options` describe, and its counts beside it."""
-    from data_tools.build import prepare_tokenizer, total_peak
-    from data_tools.counting import FinalOrder, count_text
+    from data_tools.building.build import prepare_tokenizer, total_peak
+    from data_tools.building.counting import FinalOrder, count_text
 
     start = time.monotonic()
     output = options.output

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from bilm.atomic import atomic_directory
 from bilm.errors import ConfigError, CorpusError, run_command
-from data_tools.demo_grammar import demo_grammar
-from data_tools.grammar import Grammar, Sentence
+from bilm.files.writing import atomic_directory
+from data_tools.demo.demo_grammar import demo_grammar
+from data_tools.demo.grammar import Grammar, Sentence
 
 DEFAULT_SENTENCES = 60_000  # about 400,000 words
 HELDOUT_SHARE = 0.05

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilm.errors import ConfigError, run_command
-from bilm.tokenizers import SentencePieceTokenizer
-from data_tools.progress import Progress
+from bilm.text.tokenizers import SentencePieceTokenizer
+from data_tools.reading.progress import Progress
 
 if TYPE_CHECKING:
-    from bilm.corpus import Corpus
+    from bilm.corpus.reader import Corpus
 
 QUANTILES = {"min": 0.0, "1%": 0.01, "25%": 0.25, "50%": 0.5, "75%": 0.75, "99%": 0.99, "max": 1.0}
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if min(args.words, args.samples, args.seed) < 0:
         raise ConfigError("--words, --samples and --seed must not be negative")
-    from bilm.corpus import Corpus
+    from bilm.corpus.reader import Corpus
 
     corpus = Corpus.open(args.corpus)
     if args.verify:

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from downstream.classifier import TextClassifier as TextClassifier
     from downstream.estimators import BiLmClassifier as BiLmClassifier
     from downstream.estimators import BiLmVectorizer as BiLmVectorizer
-    from downstream.texts import LabelledTexts as LabelledTexts
-    from downstream.texts import read_labelled as read_labelled
+    from downstream.texts.labelled import LabelledTexts as LabelledTexts
+    from downstream.texts.labelled import read_labelled as read_labelled
 
 _HOMES = {
     "BiLmClassifier": "downstream.estimators",
     "BiLmVectorizer": "downstream.estimators",
-    "LabelledTexts": "downstream.texts",
+    "LabelledTexts": "downstream.texts.labelled",
     "TextClassifier": "downstream.classifier",
-    "read_labelled": "downstream.texts",
+    "read_labelled": "downstream.texts.labelled",
 }
 
 __all__ = [

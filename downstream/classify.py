@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bilm.errors import run_command
-from downstream.commands import parse, set_up
-from downstream.settings import Settings, read_settings
+from downstream.settings.flags import parse, read_settings, set_up
+from downstream.settings.sections import Settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,15 +28,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def classify(settings: Settings, progress: bool | None = None) -> str:
     """Do all that the settings ask for; the summary is returned, the report is written."""
     # torch only now, so that --help and mistakes answer at once
-    from downstream.experiment import read_task, run
-    from downstream.pages import check_free
-    from downstream.report import FORMAT, summary_table, write_report
+    from downstream.reports.pages import check_free
+    from downstream.reports.report import FORMAT, summary_table, write_report
+    from downstream.tasks.classification import read_task
+    from downstream.training.experiment import run
 
     check_free(Path(settings.output), FORMAT, settings.overwrite)
     task = read_task(settings)
     model, finetuned = Path(settings.model), None
     if settings.finetune.enabled:
-        from downstream.finetune import finetune
+        from downstream.training.finetune import finetune
 
         tuned = finetune(settings, task)
         model, finetuned = tuned.model, tuned.as_json()

@@ -26,20 +26,21 @@ from sklearn.utils import column_or_1d as one_dimensional
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from bilm.embedder import Embedder
+from bilm.embedding.embedder import Embedder
 from bilm.errors import CorpusError
-from bilm.sections import parse_section
-from bilm.tokenizers import NAMES, Tokenizer, load_tokenizer
-from downstream.features import Ids, Source, Subset, poolings_of
-from downstream.heads import TextModel
-from downstream.loaded_models import digest_at, embedder_at
-from downstream.pooling import PooledTexts, pooled_layers
-from downstream.settings import POOLED_HEADS, Settings
-from downstream.stores import Layers
-from downstream.texts import split_validation
-from downstream.training import fit, predict_probabilities
+from bilm.files.sections import parse_section
+from bilm.text.tokenizers import NAMES, Tokenizer, load_tokenizer
+from downstream.features.batches import Ids, PooledTexts, Source, Subset, poolings_of
+from downstream.features.loaded_models import digest_at, embedder_at
+from downstream.features.texts_to_layers import Layers, pooled_layers
+from downstream.heads.mixes import check_one_of, layer_shares
+from downstream.heads.text_model import TextModel
+from downstream.settings.sections import POOLED_HEADS, Settings
+from downstream.tasks.classification import split_validation
+from downstream.training.fit import fit, predict_probabilities
 
 Texts = Sequence[str] | npt.NDArray[Any]
+
 Labels = Sequence[Any] | npt.NDArray[Any]
 
 
@@ -71,7 +72,7 @@ class _ReadsTexts(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
                 f"model is {self.model!r}; it must be the path of a model directory, of a run, or "
                 "of a directory with options.json and weights.hdf5"
             )
-        _one_of("pooling", self.pooling, POOLED_HEADS)
+        check_one_of("pooling", self.pooling, POOLED_HEADS)
         _at_least("max_words", self.max_words, 1)
         embedder = embedder_at(self.model)
         self._tokenizer(embedder)
@@ -98,7 +99,7 @@ class _ReadsTexts(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
 
     def _tokenizer(self, embedder: Embedder) -> Tokenizer:
         if self.tokenizer is not None:
-            _one_of("tokenizer", self.tokenizer, NAMES[:2])
+            check_one_of("tokenizer", self.tokenizer, NAMES[:2])
             return load_tokenizer({"name": self.tokenizer}, Path())
         if embedder.pretrained.tokenizer is None:
             raise ValueError(
@@ -358,31 +359,6 @@ def as_texts(X: Texts) -> list[str]:
     if not texts:
         raise ValueError("there are no texts: 0 sample(s); at least one is needed")
     return texts
-
-
-def layer_shares(mix: str | Sequence[float], num_layers: int) -> npt.NDArray[np.float32]:
-    """What each output of a fixed mix takes of each layer: (outputs, layers)."""
-    every: npt.NDArray[np.float32] = np.eye(num_layers, dtype=np.float32)
-    if isinstance(mix, str):
-        named: dict[str, npt.NDArray[np.float32]] = {
-            "average": every.mean(axis=0, keepdims=True),
-            "top": every[-1:],
-            "all": every,
-            **{f"layer:{i}": every[[i]] for i in range(num_layers)},
-        }
-        _one_of("mix", mix, named)
-        return named[mix]
-    shares = np.asarray(mix, dtype=np.float32)
-    if shares.shape != (num_layers,) or not np.isfinite(shares).all():
-        raise ValueError(
-            f"mix is {mix!r}; one finite share for each of the {num_layers} layers is needed"
-        )
-    return shares[None]
-
-
-def _one_of(name: str, value: object, allowed: Any) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
 
 
 def _at_least(name: str, value: object, least: int) -> None:

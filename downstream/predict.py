@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from bilm.atomic import atomic_file
+from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, run_command
-from bilm.process_settings import share_cores
-from downstream.settings import names
-from downstream.texts import Format, read_texts
+from bilm.files.writing import atomic_file
+from downstream.settings.flags import names
+from downstream.settings.sections import Format
+from downstream.texts.labelled import read_texts
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,11 +14,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bilm.atomic import write_text
 from bilm.errors import ConfigError, run_command
-from experiments.page import write_page
+from bilm.files.writing import write_text
+from experiments.prepare_texts import check_data, prepare
+from experiments.results_page import write_page
 from experiments.stages import Stages
-from experiments.texts import check_data, prepare
 
 ALL_MIXES = "trainable,frozen,learned,average,top,layer:0,layer:1"
 MIXES = "trainable,frozen,learned"

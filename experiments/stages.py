@@ -11,10 +11,10 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bilm.atomic import write_text
 from bilm.errors import ConfigError, CorpusError
-from bilm.regular_files import sha256_of
-from bilm.strict_json import read_json
+from bilm.files.reading import sha256_of
+from bilm.files.strict_json import read_json
+from bilm.files.writing import write_text
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bilm.errors import run_command
-from downstream.analyses.heads import accuracy_cells, figures_of, layer_name, parse, with_section
-from downstream.settings import Settings
+from downstream.analyses.shared import accuracy_cells, figures_of, layer_name, parse, with_section
+from downstream.settings.sections import Settings
 
 FORMAT = "bilm-layers"
 
@@ -27,9 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def compare_layers(settings: Settings, progress: bool | None = None) -> str:
     """Train all heads, write the page, and return its table."""
-    from bilm.initial_weights import load_source
-    from downstream.experiment import read_task, run
-    from downstream.pages import check_free, markdown_table, write_page
+    from bilm.pretrained.model_directory import load_source
+    from downstream.reports.pages import check_free, markdown_table, write_page
+    from downstream.tasks.classification import read_task
+    from downstream.training.experiment import run
 
     output = Path(settings.output)
     check_free(output, FORMAT, settings.overwrite)
@@ -59,7 +60,7 @@ def compare_layers(settings: Settings, progress: bool | None = None) -> str:
 
 def plot_layers(accuracies: dict[str, dict[str, Any]]) -> Any:
     """A row for each choice of layers: its seeds as dots, their mean as a bar."""
-    from downstream.pages import new_figure
+    from downstream.reports.pages import new_figure
 
     figure, (axis,) = new_figure(1, 1, width=6.5, height=0.55 * len(accuracies) + 1.3)
     places = range(len(accuracies))

@@ -9,51 +9,40 @@ is coloured by label, and the share of neighbours of the query's own label is me
 from __future__ import annotations
 
 import argparse
-import gzip
 import logging
 import sys
-import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bilm.errors import CheckpointError, ConfigError, CorpusError, run_command
-from bilm.process_settings import share_cores
+from bilm.distributed.process import share_cores
+from bilm.errors import ConfigError, CorpusError, run_command
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from bilm.embedder import Embedder
-    from bilm.tokenizers import Tokenizer
-
     Floats = npt.NDArray[np.float32]
+from downstream.analyses.occurrences import (
+    MEASURED_NEIGHBOURS,
+    Occurrence,
+    _sentences,
+    _tokenizer,
+    cosines,
+    find_occurrences,
+    label_purities,
+    occurrence_vectors,
+)
 
 logger = logging.getLogger(__name__)
 
 FORMAT = "bilm-neighbours"
-_MEASURED = 10  # neighbours whose labels are compared
-_SHOWN_WORDS = 9  # on each side of the word
+
+
 _ALIKE = 1 - 1e-5
+
 _MAX_LABELS = 10  # that have a colour of their own
-
-
-@dataclass(frozen=True)
-class Occurrence:
-    """The word at a place in a sentence."""
-
-    words: tuple[str, ...]
-    place: int
-    label: str | None = None
-
-    def marked(self) -> str:
-        """The word in brackets, with some words around it."""
-        start, end = max(0, self.place - _SHOWN_WORDS), self.place + _SHOWN_WORDS + 1
-        before, after = self.words[start : self.place], self.words[self.place + 1 : end]
-        parts = [*before, f"[{self.words[self.place]}]", *after]
-        return ("… " if start else "") + " ".join(parts) + (" …" if end < len(self.words) else "")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,9 +104,9 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 def neighbours(arguments: argparse.Namespace) -> str:
     """Look at every layer, write the page, and return what it says."""
-    from bilm.embedder import Embedder
-    from bilm.initial_weights import load_source
-    from downstream.pages import check_free, write_page
+    from bilm.embedding.embedder import Embedder
+    from bilm.pretrained.model_directory import load_source
+    from downstream.reports.pages import check_free, write_page
 
     check_free(arguments.output, FORMAT, arguments.overwrite)
     embedder = Embedder(load_source(arguments.model))
@@ -158,73 +147,6 @@ def neighbours(arguments: argparse.Namespace) -> str:
     return "\n\n".join(page) + f"\n\npicture: {arguments.output / 'neighbours.png'}\n"
 
 
-def find_occurrences(
-    sentences: Iterator[tuple[str, str | None]], word: str, tokenizer: Tokenizer, limit: int
-) -> list[Occurrence]:
-    """The first occurrence of the word in each sentence, in either case; each sentence once."""
-    found: list[Occurrence] = []
-    seen: set[tuple[str, ...]] = set()
-    wanted = word.lower()
-    for text, label in sentences:
-        if wanted not in text.lower():
-            continue
-        words = tuple(tokenizer.tokenize(text))
-        # A piece of sentencepiece that begins a word has a mark before it.
-        places = [i for i, other in enumerate(words) if other.lower().lstrip("▁") == wanted]
-        if places and words not in seen:
-            seen.add(words)
-            found.append(Occurrence(words, places[0], label))
-            if len(found) == limit:
-                break
-    return found
-
-
-def occurrence_vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) -> Floats:
-    """The word's vector in each sentence, by layer (layers, occurrences, dim)."""
-    import numpy as np
-
-    from downstream.stores import embed_texts, windows_of
-
-    texts = [list(occurrence.words) for occurrence in occurrences]
-    rows: list[Floats] = []
-    for window in windows_of(texts):
-        for layers in embed_texts(embedder, window):
-            rows.append(layers[occurrences[len(rows)].place].copy())  # and let the rest go
-    return np.stack(rows, axis=1)
-
-
-def cosines(first: Floats, second: Floats) -> Floats:
-    """Between all rows of one and all of the other; 0 where a vector is."""
-    import numpy as np
-
-    def unit(rows: Floats) -> Floats:
-        scaled: Floats = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-        return scaled
-
-    result: Floats = unit(first) @ unit(second).T
-    return result
-
-
-def label_purities(found: Sequence[Occurrence], vectors: Floats) -> list[float] | None:
-    """By layer, how many of the ten nearest neighbours have the occurrence's own label."""
-    import numpy as np
-
-    if any(occurrence.label is None for occurrence in found):
-        return None
-    labels = np.array([occurrence.label for occurrence in found])
-    count = min(_MEASURED, len(found) - 1)
-    rng = np.random.default_rng(0)
-    result = []
-    for layer in vectors:
-        similar = cosines(layer, layer)
-        np.fill_diagonal(similar, -np.inf)
-        # Equal cosines, as of the same spelling in layer 0, in random order
-        ties = rng.random(similar.shape)
-        nearest = np.lexsort((ties, -similar.round(5)), axis=1)[:, :count]
-        result.append(float((labels[nearest] == labels[:, None]).mean()))
-    return result
-
-
 def _layer_figures(
     found: Sequence[Occurrence],
     queries: Sequence[Occurrence],
@@ -251,7 +173,7 @@ def _page(
     layers: Sequence[Sequence[dict[str, Any]]],
     purities: list[float] | None,
 ) -> list[str]:
-    from downstream.analyses.heads import layer_name
+    from downstream.analyses.shared import layer_name
 
     page = [f"# Neighbours of *{word}* in context", f"{len(found):,} occurrences."]
     if purities is not None:
@@ -259,8 +181,8 @@ def _page(
         counts = Counter(occurrence.label for occurrence in found)
         chance = sum((n / len(found)) ** 2 for n in counts.values())
         page.append(
-            f"Of the {_MEASURED} nearest neighbours, these have the same label: {shares} (by "
-            f"chance about {100 * chance:.1f} %)."
+            f"Of the {MEASURED_NEIGHBOURS} nearest neighbours, these have the same label: {shares} "
+            f"(by chance about {100 * chance:.1f} %)."
         )
     for layer, queries in enumerate(layers):
         page.append(f"## {layer_name(layer).capitalize()}")
@@ -287,7 +209,7 @@ def plot_occurrences(
     """The occurrences in the plane of their first two principal components, by layer."""
     import numpy as np
 
-    from downstream.pages import new_figure
+    from downstream.reports.pages import new_figure
 
     figure, axes = new_figure(1, len(vectors), width=4.0, height=4.2)
     counts = Counter(occurrence.label for occurrence in found)
@@ -332,44 +254,6 @@ def _plane(rows: Floats) -> tuple[Floats, float]:
     pca = PCA(min(2, *rows.shape), random_state=0)
     points[:, : pca.n_components] = pca.fit_transform(rows)
     return points, float(pca.explained_variance_ratio_.sum())
-
-
-def _sentences(arguments: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
-    if arguments.label_column is not None:
-        from downstream.settings import names
-        from downstream.texts import read_labelled
-
-        columns = names(arguments.text_columns)
-        data = read_labelled(
-            arguments.text, label_column=arguments.label_column, text_columns=columns
-        )
-        yield from zip(data.texts, data.labels, strict=True)
-        return
-    path = arguments.text
-    try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8") as file:
-            for line in file:
-                yield line, None
-    except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}") from None
-    except UnicodeDecodeError:
-        raise CorpusError(f"{path} is not UTF-8 text; convert it") from None
-    except (EOFError, zlib.error, OSError) as e:
-        raise CorpusError(f"cannot read {path}: {e}") from None
-
-
-def _tokenizer(embedder: Embedder, arguments: argparse.Namespace) -> Tokenizer:
-    from bilm.tokenizers import WhitespaceTokenizer
-
-    if arguments.tokenized:
-        return WhitespaceTokenizer()
-    if embedder.pretrained.tokenizer is None:
-        raise CheckpointError(
-            f"the model {arguments.model} does not know how its text was tokenised; tokenise the "
-            "text, words between spaces, and say --tokenized"
-        )
-    return embedder.pretrained.tokenizer
 
 
 if __name__ == "__main__":

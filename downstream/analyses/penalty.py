@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bilm.errors import ConfigError, run_command
-from downstream.analyses.heads import accuracy_cells, figures_of, layer_name, parse, with_section
-from downstream.settings import Settings
+from downstream.analyses.shared import accuracy_cells, figures_of, layer_name, parse, with_section
+from downstream.settings.sections import Settings
 
 FORMAT = "bilm-penalty"
 PENALTIES = (1.0, 0.1, 0.01, 0.001, 0.0001)
@@ -46,8 +46,9 @@ def compare_penalties(
     settings: Settings, penalties: Sequence[float], progress: bool | None = None
 ) -> str:
     """Train all heads, write the page, and return its table."""
-    from downstream.experiment import read_task, run
-    from downstream.pages import check_free, markdown_table, write_page
+    from downstream.reports.pages import check_free, markdown_table, write_page
+    from downstream.tasks.classification import read_task
+    from downstream.training.experiment import run
 
     if not penalties or not all(0 < penalty < float("inf") for penalty in penalties):
         raise ConfigError(f"--penalties has {list(penalties)}; each must be above 0 and finite")
@@ -80,7 +81,7 @@ def compare_penalties(
 
 def plot_penalties(figures: Sequence[dict[str, Any]]) -> Any:
     """Accuracy on the left, the layers' shares on the right, both by penalty."""
-    from downstream.pages import new_figure
+    from downstream.reports.pages import new_figure
 
     figure, (left, right) = new_figure(1, 2, width=4.8, height=3.6)
     penalties = [of_one["penalty"] for of_one in figures]

@@ -18,15 +18,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
-from bilm.process_settings import share_cores
-from downstream.analyses.conllu import COLUMNS, TaggedSentence, read_conllu
+from downstream.texts.conllu import COLUMNS, TaggedSentence, read_conllu
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from bilm.embedder import Embedder
+    from bilm.embedding.embedder import Embedder
 
     Vectors = npt.NDArray[np.float32]  # (layers, words, dim)
 
@@ -87,11 +87,11 @@ def probe(arguments: argparse.Namespace) -> str:
     """Probe every layer, write the page, and return its table."""
     import numpy as np
 
-    from bilm.embedder import Embedder
-    from bilm.initial_weights import load_source
-    from downstream.analyses.heads import layer_name
-    from downstream.pages import check_free, markdown_table, percent, write_page
-    from downstream.scores import score
+    from bilm.embedding.embedder import Embedder
+    from bilm.pretrained.model_directory import load_source
+    from downstream.analyses.shared import layer_name
+    from downstream.reports.pages import check_free, markdown_table, percent, write_page
+    from downstream.tasks.scores import score
 
     check_free(arguments.output, FORMAT, arguments.overwrite)
     train, test = (
@@ -181,7 +181,7 @@ def word_vectors(
     import numpy as np
     from tqdm import tqdm
 
-    from downstream.stores import embed_texts, windows_of
+    from downstream.features.texts_to_layers import embed_texts, windows_of
 
     words = [list(sentence.words) for sentence in sentences]
     count = sum(map(len, words))
@@ -216,7 +216,7 @@ def plot_probe(scores: dict[str, Any], tags: Sequence[str]) -> Any:
     """Accuracy by layer on the left; on the right, the share found of each tag."""
     import numpy as np
 
-    from downstream.pages import new_figure
+    from downstream.reports.pages import new_figure
 
     height = max(3.6, 0.26 * len(tags) + 1.2)
     figure, (left, right) = new_figure(1, 2, width=5.2, height=height)

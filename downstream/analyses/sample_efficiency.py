@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bilm.errors import ConfigError, run_command
-from downstream.analyses.heads import parse, with_section
-from downstream.settings import Settings
+from downstream.analyses.shared import parse, with_section
+from downstream.settings.sections import Settings
 
 if TYPE_CHECKING:
-    from downstream.experiment import Task
-    from downstream.features import Ids
+    from downstream.features.batches import Ids
+    from downstream.tasks.classification import Task
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +58,9 @@ def compare_shares(
     settings: Settings, shares: Sequence[float], progress: bool | None = None
 ) -> str:
     """Fit all methods on all shares, write the page, and return its table."""
-    from downstream.experiment import read_task
-    from downstream.pages import check_free, markdown_table, percent, write_page
-    from downstream.scores import mean_and_spread
+    from downstream.reports.pages import check_free, markdown_table, percent, write_page
+    from downstream.tasks.classification import read_task
+    from downstream.tasks.scores import mean_and_spread
 
     if not shares or not all(0 < share <= 1 for share in shares):
         raise ConfigError(f"--shares has {list(shares)}; each must be above 0 and at most 1")
@@ -125,9 +125,9 @@ def _accuracies(
     settings: Settings, task: Task, share: float, seed: int, progress: bool | None
 ) -> tuple[int, dict[str, float]]:
     """The number of training texts, and the test accuracy of each method."""
-    from downstream.baseline_models import glove_mean, tf_idf
-    from downstream.baselines import texts_of
-    from downstream.experiment import run
+    from downstream.baselines.__main__ import texts_of
+    from downstream.baselines.linear import glove_mean, tf_idf
+    from downstream.training.experiment import run
 
     part = part_of(task, share, seed)
     vectors = settings.head.vectors
@@ -148,7 +148,7 @@ def _accuracies(
 
 def plot_shares(figures: Sequence[dict[str, Any]]) -> Any:
     """Accuracy by the number of training texts, a band for the spread over seeds."""
-    from downstream.pages import new_figure
+    from downstream.reports.pages import new_figure
 
     figure, (axis,) = new_figure(1, 1, width=6.2, height=4.2)
     counts = [row["texts"] for row in figures]

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bilm.characters import SPECIAL_WORDS
-from bilm.corpus import Corpus, SplitWriter, write_lexicon, write_manifest
+from bilm.corpus.reader import Corpus
+from bilm.corpus.writer import SplitWriter, write_lexicon, write_manifest
+from bilm.text.characters import SPECIAL_WORDS
 
 WHITESPACE = {"name": "whitespace", "lowercase": False}
 

@@ -19,18 +19,18 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from bilm.config import load_config
-from bilm.embedder import Embedder
+from bilm.embedding.embedder import Embedder
 from bilm.errors import BilmError
-from bilm.pretrained import PretrainedBiLm
-from bilm.published import load_published
-from bilm.tokenizers import (
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.pretrained.published_weights import load_published
+from bilm.text.tokenizers import (
     MosesTokenizer,
     SentencePieceTokenizer,
     Tokenizer,
     WhitespaceTokenizer,
 )
-from bilm.vocabulary import Vocabulary
+from bilm.text.vocabulary import Vocabulary
+from bilm.training.config import load_config
 from tests.chaos.hostile_files import read_corpus
 from tests.chaos.hostile_place import sign_corpus
 from tests.chaos.mutations import (

@@ -13,20 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from bilm.config import load_config
-from bilm.corpus import Corpus
-from bilm.embedding_dump import open_dump
-from bilm.export import model_of_run
+from bilm.corpus.reader import Corpus
+from bilm.embedding.dump import open_dump
 from bilm.parity import compare
-from bilm.pretrained import PretrainedBiLm
-from bilm.tokenizers import load_tokenizer
-from bilm.vocabulary import Vocabulary
-from data_tools.inputs import find_inputs, read_chunks
-from data_tools.records import read_lines
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.tokenizers import load_tokenizer
+from bilm.text.vocabulary import Vocabulary
+from bilm.training.config import load_config
+from bilm.training.run_models import model_of_run
+from data_tools.reading.chunks import find_inputs, read_chunks, read_lines
 from downstream.classifier import TextClassifier
-from downstream.stores import open_store
-from downstream.texts import read_labelled, read_texts
-from downstream.vectors import WordVectors, vectors_digest
+from downstream.features.store import open_store
+from downstream.features.word_vectors import WordVectors, vectors_digest
+from downstream.texts.labelled import read_labelled, read_texts
 from tests.chaos.hostile_place import (
     TEXTS,
     Place,

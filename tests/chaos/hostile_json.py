@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from bilm.config import load_config
-from bilm.pretrained import PretrainedBiLm
-from bilm.tokenizers import load_tokenizer
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.tokenizers import load_tokenizer
+from bilm.training.config import load_config
 from tests.chaos.hostile_files import (
     SPOTS,
     Attack,

@@ -19,19 +19,19 @@ import sentencepiece
 import torch
 from safetensors.torch import save_file
 
-from bilm.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
-from bilm.config import CONFIG_FILE, Config
-from bilm.corpus import Corpus
-from bilm.corpus_manifest import fingerprint_of
-from bilm.embedder import Embedder
-from bilm.model import BiLm
-from bilm.pretrained import PretrainedBiLm
-from bilm.published import save_published
-from bilm.tokenizers import SentencePieceTokenizer
-from bilm.vocabulary import Vocabulary
-from downstream.classifier import Description, FileRecord, make_model, save_classifier
-from downstream.settings import HeadSettings, MixSettings
-from downstream.stores import model_digest, open_store
+from bilm.corpus.manifest import fingerprint_of
+from bilm.corpus.reader import Corpus
+from bilm.embedding.embedder import Embedder
+from bilm.model.language_model import BiLm
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.pretrained.published_weights import save_published
+from bilm.text.tokenizers import SentencePieceTokenizer
+from bilm.text.vocabulary import Vocabulary
+from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
+from bilm.training.config import CONFIG_FILE, Config
+from downstream.features.store import model_digest, open_store
+from downstream.heads.saved_head import Description, FileRecord, make_model, save_classifier
+from downstream.settings.sections import HeadSettings, MixSettings
 from tests.bilm.small_corpus import write_corpus
 from tests.conftest import tiny_model_config
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from bilm.checkpoints import CheckpointStore
+from bilm.training.checkpoints import CheckpointStore
 from tests.launch.launching import events, tree_of, wait_gone
 
 SECONDS = 120

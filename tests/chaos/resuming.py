@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from bilm.checkpoints import MANIFEST_FILE, RUN_FILE, TENSOR_FILES, CheckpointStore
-from bilm.config import load_config
 from bilm.errors import BilmError
-from bilm.train import train
+from bilm.training.checkpoints import MANIFEST_FILE, RUN_FILE, TENSOR_FILES, CheckpointStore
+from bilm.training.config import load_config
+from bilm.training.setup import train
 from tests.launch.launching import events
 
 Alter = Callable[[Path], None]

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from bilm.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
 from bilm.errors import BilmError
+from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
 from tests.chaos import faults
 
 DIED, REFUSED, SAVED = 137, 9, 0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bilm.corpus import Corpus
+from bilm.corpus.reader import Corpus
 from bilm.errors import CorpusError
 from tests.chaos.jobs import SETTINGS, kill_all, last_step, wait_until
 from tests.chaos.table import Row, row

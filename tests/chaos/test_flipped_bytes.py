@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bilm.checkpoints import CheckpointStore
 from bilm.errors import CheckpointError
+from bilm.training.checkpoints import CheckpointStore
 from tests.chaos.jobs import SETTINGS
 from tests.chaos.table import Row, row
 from tests.launch.launching import assert_same_run, build_demo_corpus, launch

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bilm.checkpoints import CheckpointStore
+from bilm.training.checkpoints import CheckpointStore
 from tests.chaos.table import row
 from tests.conftest import ROOT
 from tests.launch.launching import build_demo_corpus, command_for, environment, events, launch

@@ -157,7 +157,11 @@ def test_hostile_files_in_short(artefacts: Path, tmp_path: Path) -> None:
 
 def commands(inside: Path) -> Iterator[tuple[str, list[str], Path]]:
     """Each command of the project on a gigabyte of nested JSON; the file is put there and named."""
-    yield "config", ["-m", "bilm.config", str(inside / "config.json")], inside / "config.json"
+    yield (
+        "config",
+        ["-m", "bilm.commands.config", str(inside / "config.json")],
+        inside / "config.json",
+    )
     yield (
         "corpus",
         ["-m", "data_tools.inspect_corpus", str(inside / "corpus")],

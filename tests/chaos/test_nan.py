@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from bilm.config import ModelConfig
-from bilm.model import BiLm
-from bilm.pretrained import PretrainedBiLm
-from bilm.vocabulary import Vocabulary
+from bilm.model.config import ModelConfig
+from bilm.model.language_model import BiLm
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.vocabulary import Vocabulary
 from tests.chaos.table import Row, row
 from tests.conftest import ROOT
 from tests.launch.launching import TINY, events, final_tensors, launch

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bilm.batches import BatchStream
-from bilm.corpus import Corpus
+from bilm.corpus.batches import BatchStream
+from bilm.corpus.reader import Corpus
 from tests.chaos.table import row
 from tests.launch.launching import assert_same_run, build_demo_corpus, launch, losses
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bilm.corpus import Corpus
+from bilm.corpus.reader import Corpus
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import zstandard
 
-from bilm.corpus import Corpus
+from bilm.corpus.reader import Corpus
 from bilm.errors import BilmError
 from data_tools import build_corpus, build_shards
 from tests.data_tools.corpus_reading import REPOSITORY, digests, run
@@ -112,7 +112,7 @@ def test_one_empty_file_among_others_is_named(tmp_path: Path) -> None:
 def test_the_line_is_right_in_a_later_chunk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data_tools.inputs.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("data_tools.reading.chunks.CHUNK_BYTES", 1000)
     (tmp_path / "a.txt").write_bytes(b"some words\n" * 5000 + b"<S>\n" + b"more\n" * 500)
     for workers in (1, 2):
         refuse(tmp_path, "a.txt", "--workers", workers, message=r"a\.txt, line 5001 holds the word")

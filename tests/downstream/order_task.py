@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bilm.model import BiLm
-from bilm.pretrained import PretrainedBiLm
-from bilm.tokenizers import WhitespaceTokenizer
-from bilm.vocabulary import Vocabulary
+from bilm.model.language_model import BiLm
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.tokenizers import WhitespaceTokenizer
+from bilm.text.vocabulary import Vocabulary
 from tests.conftest import tiny_model_config
 
 FILLERS = ["the", "cat", "sat", "on", "a", "mat"]

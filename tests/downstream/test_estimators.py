@@ -16,13 +16,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import Tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
-from bilm.embedder import Embedder
+from bilm.embedding.embedder import Embedder
 from bilm.errors import ConfigError
-from bilm.model import BiLm
-from bilm.pretrained import PretrainedBiLm
-from bilm.tokenizers import WhitespaceTokenizer
+from bilm.model.language_model import BiLm
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.tokenizers import WhitespaceTokenizer
 from downstream.estimators import BiLmClassifier, BiLmVectorizer
-from downstream.loaded_models import embedder_at
+from downstream.features.loaded_models import embedder_at
 from tests.conftest import GOLDEN, tiny_model_config
 
 MODEL = GOLDEN  # 16 dimensions a direction, two layers of LSTMs

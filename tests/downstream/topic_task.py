@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bilm.embedder import Embedder
-from bilm.pretrained import PretrainedBiLm
-from bilm.tokenizers import WhitespaceTokenizer
+from bilm.embedding.embedder import Embedder
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.tokenizers import WhitespaceTokenizer
 from tests.conftest import GOLDEN
 from tests.downstream.order_task import write_csv
 

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import torch
 
-from bilm.embedder import Embedder
-from bilm.model import BiLm
-from bilm.pretrained import PretrainedBiLm
-from bilm.representation_output import Output
-from bilm.tokenizers import WhitespaceTokenizer
+from bilm.embedding.embedder import Embedder
+from bilm.embedding.output import Output
+from bilm.model.language_model import BiLm
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.tokenizers import WhitespaceTokenizer
 from tests.conftest import GOLDEN, ROOT, tiny_model_config
 
 pytestmark = pytest.mark.launch

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bilm.embedder import Embedder
+from bilm.embedding.embedder import Embedder
 from tests.conftest import GOLDEN, ROOT
 from tests.launch.launching import (
     assert_same_run,
@@ -301,7 +301,6 @@ def test_the_clip_binds_where_it_should(corpus: Path, tmp_path: Path) -> None:
         (["export.py", "{run}", "--published", "{tmp}/mine"], "mine/vocab.txt exists already"),
         (["convert.py", "to-published", "{run}/best", "{tmp}/file"], "is a file"),
         (["convert.py", "from-published", "{tmp}/o", "{tmp}/w", "{tmp}/m"], "No such file"),
-        (["demo_summary.py", "{tmp}"], "make demo has not come so far"),
     ],
 )
 def test_mistakes_with_the_other_commands(

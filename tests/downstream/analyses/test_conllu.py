@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bilm.errors import CorpusError
-from downstream.analyses.conllu import TaggedSentence, read_conllu
+from downstream.texts.conllu import TaggedSentence, read_conllu
 
 TEXT = """# sent_id = 1
 1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_

@@ -13,8 +13,8 @@ import pytest
 
 from bilm.errors import BilmError
 from downstream.analyses import layers, penalty, sample_efficiency
-from downstream.experiment import read_task
-from downstream.settings import DataSettings, Settings
+from downstream.settings.sections import DataSettings, Settings
+from downstream.tasks.classification import read_task
 from tests.conftest import ROOT
 from tests.downstream.topic_task import head_flags, make_place
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from bilm.errors import BilmError
-from bilm.tokenizers import WhitespaceTokenizer
-from downstream.analyses.neighbours import (
+from bilm.text.tokenizers import WhitespaceTokenizer
+from downstream.analyses.neighbours import main
+from downstream.analyses.occurrences import (
     Occurrence,
     cosines,
     find_occurrences,
     label_purities,
-    main,
     occurrence_vectors,
 )
 from tests.downstream.topic_task import embedder, make_place

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bilm.errors import BilmError
-from downstream.analyses.conllu import TaggedSentence
 from downstream.analyses.probe import main, most_frequent_tags, read_words, word_vectors
+from downstream.texts.conllu import TaggedSentence
 from tests.downstream.topic_task import embedder, golden_bilm
 
 

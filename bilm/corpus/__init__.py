@@ -1,0 +1,1 @@
+"""The corpus on disk and the batches read from it."""

@@ -1,0 +1,1 @@
+"""Processes and ranks: communication, heartbeats, signals, and the DeepSpeed engine."""

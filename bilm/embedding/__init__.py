@@ -1,0 +1,1 @@
+"""Contextual word vectors from a trained biLM."""

@@ -1,0 +1,1 @@
+"""The model's operations: a plain PyTorch reference of each, and faster implementations."""

@@ -1,0 +1,71 @@
+"""bilm/kernels/full_softmax."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bilm.kernels.sampled_softmax import _product_dtype
+
+CHUNK_LOGITS = 1 << 25  # logits held at once by the full softmax: 128 MB in float32
+
+
+class _FullSoftmaxLoss(torch.autograd.Function):
+    """Cross entropy over the whole vocabulary, chunk by chunk; backward computes logits again.
+
+    Products are in the precision of autocast, sums in that of `hidden`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+        ctx.dtype = _product_dtype(weight)
+        hidden = hidden.to(weight.dtype)
+        with torch.autocast(hidden.device.type, enabled=False):
+            normaliser = hidden.new_full(targets.shape, -math.inf)
+            for start, stop in _chunks(hidden.shape[0], weight.shape[0]):
+                logits = _chunk_logits(hidden, weight, bias, start, stop, ctx.dtype)
+                normaliser = torch.logaddexp(normaliser, torch.logsumexp(logits, dim=1))
+            true_logit = (hidden * weight[targets]).sum(dim=1) + bias[targets, 0]
+        ctx.save_for_backward(hidden, weight, bias, targets, normaliser)
+        return normaliser - true_logit
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, targets, normaliser = ctx.saved_tensors
+        grad = grads[0].unsqueeze(1)  # (words, 1)
+        grad_hidden = torch.zeros_like(hidden)
+        grad_weight = torch.zeros_like(weight)
+        grad_bias = torch.zeros_like(bias)
+        lower_hidden = hidden.to(ctx.dtype)
+        for start, stop in _chunks(hidden.shape[0], weight.shape[0]):
+            logits = _chunk_logits(hidden, weight, bias, start, stop, ctx.dtype)
+            grad_logits = torch.exp(logits - normaliser.unsqueeze(1)).mul_(grad)
+            lower = grad_logits.to(ctx.dtype)
+            grad_hidden += lower @ weight[start:stop].to(ctx.dtype)
+            grad_weight[start:stop] = lower.t() @ lower_hidden
+            torch.sum(grad_logits, dim=0, out=grad_bias[start:stop, 0])
+        grad_hidden.sub_(weight[targets] * grad)
+        grad_weight.index_add_(0, targets, hidden * grad, alpha=-1)
+        grad_bias.index_add_(0, targets, grad, alpha=-1)
+        return grad_hidden, grad_weight, grad_bias, None
+
+
+def _chunk_logits(
+    hidden: Tensor, weight: Tensor, bias: Tensor, start: int, stop: int, dtype: torch.dtype
+) -> Tensor:
+    """Logits of one chunk of the vocabulary: (words, stop - start), in the type of `hidden`."""
+    if dtype == hidden.dtype:
+        return torch.addmm(bias[start:stop, 0], hidden, weight[start:stop].t())
+    product = hidden.to(dtype) @ weight[start:stop].to(dtype).t()
+    return product.to(hidden.dtype) + bias[start:stop, 0]
+
+
+def _chunks(num_words: int, vocabulary_size: int) -> list[tuple[int, int]]:
+    """Ranges of the vocabulary whose logits, for so many words, fit into CHUNK_LOGITS."""
+    size = max(1, CHUNK_LOGITS // max(1, num_words))
+    return [
+        (start, min(start + size, vocabulary_size)) for start in range(0, vocabulary_size, size)
+    ]

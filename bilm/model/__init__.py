@@ -1,0 +1,1 @@
+"""The biLM as PyTorch modules."""

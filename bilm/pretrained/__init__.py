@@ -1,0 +1,1 @@
+"""Models on disk: model directories, published weight files, export and transfer."""

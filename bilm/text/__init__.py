@@ -1,0 +1,1 @@
+"""Text: characters, vocabulary, tokenizers, and readers of lines and tables."""

@@ -1,0 +1,1 @@
+"""Pretraining: configuration, training loop, checkpoints, metrics and perplexity."""

@@ -1,0 +1,131 @@
+"""Adagrad and Adam that update a table with a sparse gradient only in the rows of that gradient.
+
+A step's softmax touches a few thousand rows of a table of hundreds of thousands; memory and time
+follow those rows. Adagrad does so exactly: a row without a gradient would not move anyway. Adam
+becomes the "lazy" one: a row's two moments decay only in the steps in which it has a gradient.
+Weights with dense gradients go the way of torch's own optimisers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bilm.kernels.sparse_rows import _rows_of, adagrad_rows, adam_rows
+from bilm.training.config import OptimizerConfig
+
+
+class RowAdagrad(torch.optim.Adagrad):
+    """torch's Adagrad, by rows where a gradient is sparse. Its sum of squares is made at once."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """Update every weight that has a gradient."""
+        assert closure is None
+        tables = _take_sparse_gradients(self)
+        super().step()
+        for table, grad, group in tables:
+            ids, rows = _rows_of(grad)
+            state = self.state[table]
+            state["step"] += 1
+            adagrad_rows(table.data, state["sum"], ids, rows, group["lr"], group["eps"])
+            table.grad = grad
+
+
+class RowAdam(torch.optim.Adam):
+    """torch's Adam, lazily by rows where a gradient is sparse."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """Update every weight that has a gradient."""
+        assert closure is None
+        tables = _take_sparse_gradients(self)
+        super().step()
+        for table, grad, group in tables:
+            ids, rows = _rows_of(grad)
+            state = self.state[table]
+            if "exp_avg" not in state:
+                state["step"] = torch.tensor(0.0)
+                state["exp_avg"] = torch.zeros_like(table)
+                state["exp_avg_sq"] = torch.zeros_like(table)
+            state["step"] += 1
+            moments = (state["exp_avg"], state["exp_avg_sq"])
+            num_steps = int(state["step"])
+            adam_rows(
+                table.data,
+                *moments,
+                ids,
+                rows,
+                num_steps,
+                group["lr"],
+                group["betas"],
+                group["eps"],
+            )
+            table.grad = grad
+
+
+def _take_sparse_gradients(
+    optimizer: torch.optim.Optimizer,
+) -> list[tuple[Tensor, Tensor, dict[str, Any]]]:
+    """The weights with sparse gradients, these gradients, and their groups; others stay."""
+    taken = []
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                taken.append((parameter, parameter.grad, group))
+                parameter.grad = None
+    return taken
+
+
+# What each optimiser remembers of a weight, in tensors of the weight's shape.
+STATE_NAMES = {
+    "adagrad": ("sum",),
+    "adam": ("exp_avg", "exp_avg_sq"),
+    "adamw": ("exp_avg", "exp_avg_sq"),
+}
+
+
+def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
+    """The published Adagrad (its sum of squares starts above zero), Adam, or AdamW.
+
+    All dense weights are updated in one fused call, five times as fast as torch's default; tables
+    with sparse gradients by their rows (AdamW has no such form).
+    """
+    parameters = list(model.parameters())
+    if config.name == "adagrad":
+        return RowAdagrad(
+            parameters,
+            lr=config.learning_rate,
+            initial_accumulator_value=config.initial_accumulator,
+            eps=config.epsilon,
+            fused=True,
+        )
+    kind = RowAdam if config.name == "adam" else torch.optim.AdamW
+    return kind(
+        parameters,
+        lr=config.learning_rate,
+        betas=config.betas,
+        eps=config.epsilon,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+
+
+def learning_rate_at(config: OptimizerConfig, step: int, num_steps: int) -> float:
+    """The learning rate of a step: a pure function, so that nothing of it needs saving."""
+    if step < config.warmup_steps:
+        return config.learning_rate * (step + 1) / config.warmup_steps
+    if config.decay == "none":
+        return config.learning_rate
+    since = step - config.warmup_steps
+    if config.decay == "inverse_sqrt":
+        start = max(1, config.warmup_steps)
+        return config.learning_rate * math.sqrt(start / (start + since))
+    done = since / max(1, num_steps - config.warmup_steps)
+    if config.decay == "linear":
+        return config.learning_rate * (1.0 - done)
+    return config.learning_rate * 0.5 * (1.0 + math.cos(math.pi * done))

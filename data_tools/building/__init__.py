@@ -1,0 +1,1 @@
+"""From text to the shards of a corpus."""

@@ -1,0 +1,155 @@
+"""All text once through the tokeniser: word types counted, sentences spooled as provisional ids.
+
+Types are numbered as they appear; the final order (falling count) is known only at the end, and
+one table then turns provisional ids into final ones.
+
+Cost: about 170 bytes a word type; nothing that grows with the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bilm.errors import CorpusError
+from bilm.text.characters import SPECIAL_WORDS
+from bilm.text.vocabulary import Vocabulary
+from data_tools.building.encode import EncodeOptions, Int64, encode_chunks
+from data_tools.building.spool import Int32, Spool
+from data_tools.reading.chunks import InputFile, read_chunks
+from data_tools.reading.progress import Progress
+
+
+class TypeCounter:
+    """Word types by order of appearance, with their training counts."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+        self._counts = np.zeros(1 << 16, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def types(self) -> list[str]:
+        """The types, by provisional id."""
+        return list(self._ids)
+
+    @property
+    def counts(self) -> Int64:
+        """Their counts in the training text."""
+        return self._counts[: len(self._ids)]
+
+    def add(self, types: list[str], counts: Int64) -> Int32:
+        """Add counts of types; their provisional ids come back."""
+        ids = self._ids
+        provisional = np.fromiter(
+            (ids.setdefault(word, len(ids)) for word in types), np.int32, len(types)
+        )
+        if len(ids) > len(self._counts):
+            grown = np.zeros(2 * len(ids), dtype=np.int64)
+            grown[: len(self._counts)] = self._counts
+            self._counts = grown
+        self._counts[provisional] += counts
+        return provisional
+
+
+class FinalOrder:
+    """The final order of all types: special words, vocabulary, and the rest by falling count."""
+
+    def __init__(self, counter: TypeCounter, vocabulary: Sequence[str] | None) -> None:
+        """With `vocabulary` (a brought one, special words first) its words come first."""
+        types, counts = counter.types, counter.counts
+        # Code points sort as their UTF-8 bytes do; the sort by count is stable.
+        by_word = np.array(sorted(range(len(types)), key=types.__getitem__), dtype=np.int64)
+        order = by_word[np.argsort(-counts[by_word], kind="stable")]
+        head = SPECIAL_WORDS if vocabulary is None else vocabulary
+        first = {word: i for i, word in enumerate(head)}
+        rest = [i for i in order.tolist() if types[i] not in first]
+        self.types = [*head, *(types[i] for i in rest)]
+        self.counts = np.zeros(len(self.types), dtype=np.int64)
+        self.final_ids = np.empty(len(types), dtype=np.int32)  # by provisional id
+        self.final_ids[rest] = np.arange(len(head), len(self.types), dtype=np.int32)
+        for i, word in enumerate(types):
+            if word in first:
+                self.final_ids[i] = first[word]
+        self.counts[self.final_ids] = counts
+
+    def vocabulary_size(self, max_vocab: int, min_count: int) -> int:
+        """How many of the types, special words included, the softmax predicts."""
+        special = len(SPECIAL_WORDS)
+        frequent = int(np.count_nonzero(self.counts[special:] >= max(min_count, 1)))
+        if not frequent:
+            raise CorpusError(
+                f"no word occurs {min_count} times in the training text, so the vocabulary would "
+                "be empty; lower --min-count"
+            )
+        return min(special + frequent, max_vocab)
+
+
+def count_text(
+    files: Iterable[InputFile],
+    options: EncodeOptions,
+    num_workers: int,
+    spools: dict[str, Spool] | None = None,
+) -> tuple[TypeCounter, dict[int, int]]:
+    """Encode and count all `files`; with `spools`, append their sentences to them by split.
+
+    Also gives the peak memory of each worker, by process id.
+    """
+    files = list(files)
+    counter = TypeCounter()
+    peaks: dict[int, int] = {}
+    chunks = read_chunks(files, options.field, options.errors)
+    with Progress("read", sum(file.path.stat().st_size for file in files)) as progress:
+        words = 0
+        for encoded in encode_chunks(chunks, options, num_workers):
+            provisional = counter.add(encoded.types, encoded.counts)
+            for split, sentences in encoded.splits.items():
+                words += len(sentences.ids)
+                if spools is not None:
+                    spools[split].append(sentences._replace(ids=provisional[sentences.ids]))
+            peaks[encoded.worker] = encoded.peak_bytes
+            progress.update(encoded.bytes_read, words)
+    return counter, peaks
+
+
+# A brought vocabulary is compared with the text only where that says something.
+MIN_WORDS_TO_JUDGE_ORDER = 100
+
+MIN_RANK_CORRELATION = 0.2
+
+
+def check_order(vocabulary: Vocabulary, counter: TypeCounter, source: str) -> None:
+    """Refuse a brought vocabulary whose order has nothing to do with the counts in the text."""
+    counts_by_word = dict(zip(counter.types, counter.counts.tolist(), strict=True))
+    words = vocabulary.words[len(SPECIAL_WORDS) :]
+    counts = np.array([counts_by_word.get(word, 0) for word in words], dtype=np.int64)
+    counts = counts[counts > 0]
+    if len(counts) < MIN_WORDS_TO_JUDGE_ORDER:
+        return
+    correlation = rank_correlation(-np.arange(len(counts)), counts)
+    if correlation < MIN_RANK_CORRELATION:
+        raise CorpusError(
+            f"the vocabulary {source} is not sorted by falling count: over its {len(counts):,} "
+            f"words that occur in the text, the rank correlation of place and count is "
+            f"{correlation:.2f} (a sorted one has more than {MIN_RANK_CORRELATION}). Negatives are "
+            "drawn by place, so the order matters: sort it, or say --allow-unsorted-vocab"
+        )
+
+
+def rank_correlation(a: Int64, b: Int64) -> float:
+    """Spearman's coefficient, ties sharing their mean rank; 1 if either is constant."""
+    first, second = _mean_ranks(a), _mean_ranks(b)
+    if not first.std() or not second.std():
+        return 1.0
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _mean_ranks(values: Int64) -> npt.NDArray[np.float64]:
+    _, inverse, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(sizes)
+    ranks: npt.NDArray[np.float64] = (ends - (sizes - 1) / 2)[inverse]
+    return ranks

@@ -1,0 +1,89 @@
+"""Sentences on disk between counting and writing: records of int32 arrays, read back in order.
+
+A record is three counts (words, sentences, lines) and the three arrays of `Sentences`. What is
+written once is read once, front to back, so a spool of any size needs the memory of one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+Int32 = npt.NDArray[np.int32]
+
+
+class Sentences(NamedTuple):
+    """Sentences of one split: word ids end to end, words a sentence, sentences a line."""
+
+    ids: Int32
+    lengths: Int32
+    units: Int32
+
+
+_HEADER = 3  # int64: words, sentences, lines
+
+
+class Spool:
+    """An append-only file of sentences; use it as a context manager while writing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.num_words = 0
+        self.num_sentences = 0
+        self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def append(self, sentences: Sentences) -> None:
+        """Write one record, unless it is empty."""
+        if len(sentences.lengths):
+            write_record(self._file, sentences)
+            self.num_words += len(sentences.ids)
+            self.num_sentences += len(sentences.lengths)
+
+    def read(self, batch_words: int) -> Iterator[Sentences]:
+        """The records in order, joined to batches of at least `batch_words` (but the last)."""
+        self._file.close()
+        yield from read_batches(self.path, batch_words)
+
+
+def write_record(file: BinaryIO, sentences: Sentences) -> None:
+    """Append one record to `file`."""
+    header = np.array([len(array) for array in sentences], dtype=np.int64)
+    # file.write, not ndarray.tofile: the latter hides why a write failed (a full disk).
+    file.write(header.tobytes())
+    for array in sentences:
+        file.write(array.tobytes())
+
+
+def read_batches(path: Path, batch_words: int) -> Iterator[Sentences]:
+    """The records of the file at `path`, joined to batches of at least `batch_words`."""
+    batch: list[Sentences] = []
+    num_words = 0
+    with open(path, "rb") as file:
+        while header := file.read(_HEADER * 8):
+            sizes = np.frombuffer(header, dtype=np.int64).tolist()
+            arrays = [np.frombuffer(file.read(4 * size), dtype=np.int32) for size in sizes]
+            batch.append(Sentences(*arrays))
+            num_words += sizes[0]
+            if num_words >= batch_words:
+                yield join(batch)
+                batch, num_words = [], 0
+    if batch:
+        yield join(batch)
+
+
+def join(batch: list[Sentences]) -> Sentences:
+    """Several records as one."""
+    return Sentences(*(np.concatenate(arrays) for arrays in zip(*batch, strict=True)))

@@ -1,0 +1,1 @@
+"""The grammar that generates the demo text."""

@@ -1,0 +1,1 @@
+"""Options, input files, sentence splitting and the held-out choice."""

@@ -1,0 +1,1 @@
+"""Baselines on the same split: `python -m downstream.baselines`."""

@@ -1,0 +1,87 @@
+"""Word vectors from counts alone: which words stand near which, weighed and reduced by an SVD.
+
+Counts become positive pointwise mutual information with smoothed contexts (Levy et al., 2015);
+the word vectors are the left singular vectors times the root of the singular values. Everything
+stays sparse: memory grows with the distinct pairs of the `max_words` most frequent words, and text
+is counted in pieces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array, csr_array  # type: ignore[import-untyped]
+from sklearn.decomposition import TruncatedSVD
+
+from downstream.baselines.mean_vectors import word_vectors
+from downstream.features.word_vectors import WordVectors
+
+_PIECE_WORDS = 500_000  # words counted at a time
+
+
+def svd_vectors(
+    texts: Sequence[Sequence[str]],
+    *,
+    dim: int,
+    window: int,
+    seed: int,
+    max_words: int = 30_000,
+) -> WordVectors:
+    """Vectors of the most frequent words of `texts`, `dim` wide at most."""
+    counts = Counter(word for text in texts for word in text)
+    words = [word for word, _ in counts.most_common(max_words)]
+    pairs = cooccurrences(texts, words, window)
+    # A randomised SVD of at most one component less than there are words
+    svd = TruncatedSVD(max(1, min(dim, len(words) - 1)), n_iter=3, random_state=seed)
+    left = svd.fit_transform(positive_information(pairs))  # U * S
+    scale = np.sqrt(np.maximum(svd.singular_values_, 1e-12))
+    return word_vectors(words, np.asarray(left / scale, dtype=np.float32))
+
+
+def cooccurrences(texts: Sequence[Sequence[str]], words: Sequence[str], window: int) -> csr_array:
+    """How often two of `words` stand within `window` words of one text, in either order."""
+    ids = {word: i for i, word in enumerate(words)}
+    total = csr_array((len(words), len(words)), dtype=np.float32)
+    piece: list[int] = []
+    for text in texts:
+        # Words that are left out keep their place; a gap of `window` keeps texts apart.
+        piece.extend(ids.get(word, -1) for word in text)
+        piece.extend([-1] * window)
+        if len(piece) >= _PIECE_WORDS:
+            total = total + _count(np.array(piece), len(words), window)
+            piece = []
+    if piece:
+        total = total + _count(np.array(piece), len(words), window)
+    return total
+
+
+def _count(ids: npt.NDArray[np.int64], num_words: int, window: int) -> csr_array:
+    """Both orders of all pairs of one piece; a place that is -1 has no word."""
+    total = csr_array((num_words, num_words), dtype=np.float32)
+    for distance in range(1, min(window, len(ids) - 1) + 1):
+        first, second = ids[:-distance], ids[distance:]
+        both = (first >= 0) & (second >= 0)
+        ones = np.ones(int(both.sum()), dtype=np.float32)
+        forward = coo_array((ones, (first[both], second[both])), (num_words, num_words)).tocsr()
+        total = total + forward + forward.T.tocsr()
+    return total
+
+
+def positive_information(pairs: csr_array, smoothing: float = 0.75) -> csr_array:
+    """max(0, log p(word, context) / (p(word) p(context))), contexts smoothed by a power."""
+    pairs = pairs.tocoo()
+    word_sums = np.asarray(pairs.sum(axis=1)).ravel()
+    contexts = np.asarray(pairs.sum(axis=0)).ravel() ** smoothing
+    row, column = pairs.coords
+    with np.errstate(divide="ignore"):
+        information = (
+            np.log(pairs.data)
+            - np.log(word_sums)[row]
+            - np.log(contexts / max(contexts.sum(), 1e-12))[column]
+        )
+    kept = information > 0
+    values = information[kept].astype(np.float32)
+    return coo_array((values, (row[kept], column[kept])), pairs.shape).tocsr()

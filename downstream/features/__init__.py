@@ -1,0 +1,1 @@
+"""Representations of texts: computed, cached on disk, and read in batches."""

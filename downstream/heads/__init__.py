@@ -1,0 +1,1 @@
+"""The trainable part: mixes of layers, encoders and classifiers."""

@@ -1,0 +1,84 @@
+"""Pictures of a run: confusion matrices, learning curves, the weights of the layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from downstream.reports.pages import new_figure, save_figure
+from downstream.tasks.scores import Scores
+from downstream.training.fit import History
+
+_MAX_NUMBERED_CLASSES = 20
+
+
+def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path) -> None:
+    """One matrix per split, shaded by the share of the true class."""
+    figure, axes = new_figure(1, len(scores), width=4.2, height=4.0)
+    for axis, (split, result) in zip(axes, scores.items(), strict=True):
+        counts = np.array(result.confusion)
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        axis.imshow(shares, vmin=0, vmax=1, cmap="Blues")
+        axis.set_title(f"{split}: accuracy {result.accuracy:.2%}")
+        axis.set_xlabel("taken for")
+        axis.set_ylabel("class")
+        if len(classes) > _MAX_NUMBERED_CLASSES:
+            continue
+        names = [name if len(name) <= 12 else name[:11] + "…" for name in classes]
+        turned = 45 if max(map(len, names)) > 3 else 0
+        axis.set_xticks(range(len(classes)), names, rotation=turned)
+        axis.set_yticks(range(len(classes)), names)
+        for i, j in np.ndindex(counts.shape):
+            colour = "white" if shares[i, j] > 0.5 else "black"
+            size = 9 if len(classes) <= 8 else 6
+            text = f"{counts[i, j]:,}"
+            axis.text(j, i, text, ha="center", va="center", color=colour, size=size)
+    save_figure(figure, path)
+
+
+def plot_curves(histories: dict[str, list[History]], path: Path) -> None:
+    """Loss and accuracy by epoch, a colour per mix and a line per seed.
+
+    Training is dashed, validation solid, and the best epoch has a dot.
+    """
+    figure, (left, right) = new_figure(1, 2, width=5.0, height=3.8)
+    for i, (name, seeds) in enumerate(histories.items()):
+        for number, history in enumerate(seeds):
+            colour, epochs = f"C{i % 10}", range(1, len(history.train_loss) + 1)
+            label = name if number == 0 else None
+            left.plot(epochs, history.train_loss, "--", color=colour, linewidth=0.9)
+            left.plot(epochs, history.validation_loss, color=colour, linewidth=1.2)
+            right.plot(epochs, history.train_accuracy, "--", color=colour, linewidth=0.9)
+            right.plot(
+                epochs, history.validation_accuracy, color=colour, linewidth=1.2, label=label
+            )
+            best = history.best_epoch
+            right.plot([best], [history.validation_accuracy[best - 1]], "o", color=colour, ms=4)
+    left.set_ylabel("cross-entropy")
+    right.set_ylabel("accuracy")
+    for axis in (left, right):
+        axis.set_xlabel("epoch")
+        axis.grid(alpha=0.3)
+        axis.locator_params(axis="x", integer=True)
+    right.legend(title="dashed: training", fontsize="small")
+    save_figure(figure, path)
+
+
+def plot_shares(shares: dict[str, list[float]], path: Path) -> None:
+    """A group of bars per mix: how much of each layer is in it."""
+    figure, (axis,) = new_figure(1, 1, width=max(4.5, 1.3 * len(shares) + 2), height=3.6)
+    num_layers = len(next(iter(shares.values())))
+    places = np.arange(len(shares))
+    width = 0.8 / num_layers
+    for layer in range(num_layers):
+        name = "layer 0 (words alone)" if layer == 0 else f"layer {layer}"
+        heights = [values[layer] for values in shares.values()]
+        axis.bar(places + (layer - (num_layers - 1) / 2) * width, heights, width, label=name)
+    axis.set_xticks(places, list(shares), rotation=20 if len(shares) > 4 else 0)
+    axis.set_ylabel("share")
+    axis.set_ylim(0, 1.05)
+    axis.axhline(1 / num_layers, color="grey", linewidth=0.8, linestyle=":")
+    axis.legend(fontsize="small")
+    save_figure(figure, path)

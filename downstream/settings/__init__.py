@@ -1,0 +1,1 @@
+"""Settings of a downstream experiment and their command-line flags."""

@@ -1,0 +1,1 @@
+"""Tasks: their data, classes and scores."""

@@ -1,0 +1,1 @@
+"""Training of heads, experiments, and fine-tuning of a biLM."""

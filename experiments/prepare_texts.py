@@ -1,0 +1,101 @@
+"""From the texts as they are handed round to what `data_tools` and `downstream` read.
+
+AG News comes with the remains of web pages in it, and SST-5 with its label in front of the text.
+No test text goes into a text for a language model.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import html
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bilm.errors import ConfigError
+from bilm.files.writing import atomic_file
+
+_TAG = re.compile(r"<[^<>]*>")
+
+_SPACES = re.compile(r"\s+")
+
+NUM_REVIEWS = 10_000  # of 50,000: one pass over them is what fits into the time
+
+NEEDED = (
+    "ag_news/train.csv.gz",
+    "ag_news/test.csv.gz",
+    "lm/reuters21578.txt.gz",
+    "lm/imdb_unlabelled.txt.gz",
+    "sst5/stsa.fine.train",
+    "sst5/stsa.fine.dev",
+    "sst5/stsa.fine.test",
+    "glove/glove.6B.50d.top60k.txt.gz",
+    "ud_english_ewt/train.conllu.gz",
+    "ud_english_ewt/dev.conllu.gz",
+    "ud_english_ewt/test.conllu.gz",
+)
+
+
+def check_data(data: Path) -> None:
+    """All files that the experiment reads must be there."""
+    missing = [name for name in NEEDED if not (data / name).is_file()]
+    if missing:
+        raise ConfigError(f"--data {data} has no {', '.join(missing)}")
+
+
+def prepare(data: Path, output: Path) -> None:
+    """Write the texts that the experiment's commands read."""
+    output.mkdir(parents=True, exist_ok=True)
+    train = list(ag_news(data / "ag_news/train.csv.gz"))
+    _write_csv(output / "ag_train.csv", train)
+    _write_csv(output / "ag_test.csv", ag_news(data / "ag_news/test.csv.gz"))
+    reuters = (clean(line) for line in _lines(data / "lm/reuters21578.txt.gz"))
+    _write_lines(output / "news.txt", [text for _, text in train] + list(reuters))
+    reviews = itertools.islice(_lines(data / "lm/imdb_unlabelled.txt.gz"), NUM_REVIEWS)
+    _write_lines(output / "films.txt", map(clean, reviews))
+    for name in ("train", "dev", "test"):
+        _write_csv(output / f"sst5_{name}.csv", sst5(data / f"sst5/stsa.fine.{name}"))
+
+
+def clean(text: str) -> str:
+    r"""Text without what is left of a web page: tags, entities, and `\` for a space.
+
+    >>> clean(r"AT &amp;T&#39;s  shares\fall #36;2 <b>today</b> #39;s")
+    "AT &T's shares fall $2 today 's"
+    """
+    text = text.replace("\\", " ").replace(" #39;", "'").replace("#36;", " $")
+    text = html.unescape(html.unescape(text))
+    return _SPACES.sub(" ", _TAG.sub(" ", text)).strip()
+
+
+def ag_news(path: Path) -> Iterator[tuple[str, str]]:
+    """Class, and title with description, of each row."""
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        for label, title, description in csv.reader(file):
+            yield label, clean(f"{title} {description}")
+
+
+def sst5(path: Path) -> Iterator[tuple[str, str]]:
+    """Class and text of each line."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        label, _, text = line.partition(" ")
+        yield label, text
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from file
+
+
+def _write_csv(path: Path, rows: Iterable[tuple[str, str]]) -> None:
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("label", "text"))
+        writer.writerows(rows)
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines if line)

@@ -1,0 +1,257 @@
+"""The parts, their joining, and every state that a kill can leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from bilm.embedding import dump as embedding_dump
+from bilm.embedding.dump import EmbeddingDump, open_dump, partial_directory
+from bilm.errors import OutputError
+from bilm.model.language_model import BiLm
+from bilm.pretrained.digests import model_digest
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.tokenizers import WhitespaceTokenizer
+from tests.conftest import tiny_model_config
+
+RUN = {"model": "m", "input": "i", "layers": "all"}
+
+
+def arrays_of(start: int, stop: int, dtype: str = "float32") -> list[np.ndarray]:
+    """Line i has i % 4 words."""
+    rng = np.random.default_rng(start)
+    return [rng.normal(size=(3, i % 4, 6)).astype(dtype) for i in range(start, stop)]
+
+
+def check_whole(output: Path, expected: list[np.ndarray]) -> None:
+    with h5py.File(output) as file:
+        assert set(file) == {str(i) for i in range(len(expected))}
+        for i, array in enumerate(expected):
+            assert file[str(i)].dtype == array.dtype
+            np.testing.assert_array_equal(file[str(i)][()], array)
+        assert json.loads(file.attrs["bilm"]) == RUN
+    assert not partial_directory(output).exists()
+    assert [p.name for p in output.parent.iterdir()] == [output.name]
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "lzf"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_written_in_one_go(tmp_path: Path, compression: str | None, dtype: str) -> None:
+    output = tmp_path / "out.hdf5"
+    parts = [arrays_of(0, 5, dtype), arrays_of(5, 6, dtype), [np.zeros((3, 0, 6), dtype)]]
+    with open_dump(output, RUN, False) as dump:
+        assert dump is not None
+        for part in parts:
+            dump.append(part)
+        assert dump.num_lines == 7
+        assert not output.exists()
+        dump.finish(compression)
+    check_whole(output, [array for part in parts for array in part])
+
+
+def test_goes_on_behind_the_last_whole_part(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    with open_dump(output, RUN, False) as dump:
+        assert dump is not None
+        dump.append(arrays_of(0, 5))
+        dump.append(arrays_of(5, 9))
+    directory = partial_directory(output)
+    (directory / ".part-00000002.safetensors.abc").write_bytes(b"half a part")
+    (directory / ".joined.hdf5.abc").write_bytes(b"half a file")
+    with open_dump(output, RUN, False) as dump:
+        assert dump is not None
+        assert (dump.num_lines, dump.num_parts, dump.is_joined) == (9, 2, False)
+        assert not list(directory.glob(".*"))
+        dump.append(arrays_of(9, 10))
+        dump.finish(None)
+    check_whole(output, [*arrays_of(0, 5), *arrays_of(5, 9), *arrays_of(9, 10)])
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("moment", ["before the move", "after the move", "in the clearing"])
+def test_a_kill_near_the_end(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "out.hdf5"
+    replace = os.replace
+
+    def killed_replace(source: Any, target: Any) -> None:
+        if Path(target) == output and moment == "before the move":
+            raise Killed
+        replace(source, target)
+        if Path(target) == output and moment == "after the move":
+            raise Killed
+
+    def killed_clear(directory: Path, everything: bool) -> None:
+        if output.exists() and moment == "in the clearing":
+            (directory / "part-00000000.safetensors").unlink()
+            raise Killed
+        clear(directory, everything)
+
+    clear = embedding_dump._clear
+    monkeypatch.setattr(embedding_dump.os, "replace", killed_replace)
+    monkeypatch.setattr(embedding_dump, "_clear", killed_clear)
+    with suppress(Killed), open_dump(output, RUN, False) as dump:
+        assert dump is not None
+        dump.append(arrays_of(0, 5))
+        dump.append(arrays_of(5, 6))
+        dump.finish(None)
+    monkeypatch.undo()
+    assert partial_directory(output).exists()
+    with open_dump(output, RUN, False) as dump:
+        if moment == "before the move":
+            assert dump is not None
+            assert dump.is_joined
+            dump.finish(None)
+        else:
+            assert dump is None
+    check_whole(output, [*arrays_of(0, 5), *arrays_of(5, 6)])
+
+
+def unfinished(output: Path) -> None:
+    with open_dump(output, RUN, False) as dump:
+        assert dump is not None
+        dump.append(arrays_of(0, 5))
+
+
+def test_another_run_is_refused_or_replaced(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    unfinished(output)
+    other = {**RUN, "layers": "top"}
+    with (
+        pytest.raises(OutputError, match="layers: all then, top now"),
+        open_dump(output, other, False),
+    ):
+        pass
+    with open_dump(output, other, True) as dump:
+        assert dump is not None
+        assert dump.num_lines == 0
+
+
+def test_an_existing_file_is_kept_until_the_new_one_is_whole(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    output.write_text("mine")
+    with pytest.raises(OutputError, match="exists already"), open_dump(output, RUN, False):
+        pass
+    with open_dump(output, RUN, True) as dump:
+        assert dump is not None
+        dump.append(arrays_of(0, 5))
+    assert output.read_text() == "mine"
+    with pytest.raises(OutputError, match="--overwrite"), open_dump(output, RUN, False):
+        pass
+    with open_dump(output, RUN, True) as dump:
+        assert dump is not None
+        assert dump.num_lines == 5
+        dump.finish(None)
+    check_whole(output, arrays_of(0, 5))
+
+
+def test_what_else_is_refused(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    with (
+        open_dump(output, RUN, False),
+        pytest.raises(OutputError, match="another process"),
+        open_dump(output, RUN, False),
+    ):
+        pass
+    unfinished(output)
+    part = partial_directory(output) / "part-00000000.safetensors"
+    part.write_bytes(part.read_bytes()[:40])
+    with pytest.raises(OutputError, match="damaged"), open_dump(output, RUN, False):
+        pass
+    with pytest.raises(OutputError, match="is a directory"), open_dump(tmp_path, RUN, True):
+        pass
+
+
+def test_a_strangers_files_are_left_alone(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    partial_directory(output).mkdir()
+    mine = partial_directory(output) / "notes.txt"
+    mine.write_text("mine")
+    with open_dump(output, RUN, False) as dump:
+        assert dump is not None
+        dump.append(arrays_of(0, 1))
+        dump.finish(None)
+    assert output.exists()
+    assert mine.read_text() == "mine"
+
+
+def test_the_digest_is_of_all_that_decides_the_numbers() -> None:
+    def made(seed: int, **changes: Any) -> PretrainedBiLm:
+        torch.manual_seed(seed)
+        return PretrainedBiLm(BiLm(tiny_model_config(**changes), None))
+
+    same = model_digest(made(0), None)
+    assert model_digest(made(0, dropout=0.5), None) == same  # nothing is dropped here
+    assert model_digest(made(1), None) != same
+    assert model_digest(made(0, lstm={"cell_clip": 2.0}), None) != same
+    assert model_digest(made(0), WhitespaceTokenizer()) != same
+    assert model_digest(made(0), WhitespaceTokenizer(lowercase=True)) != model_digest(
+        made(0), WhitespaceTokenizer()
+    )
+
+
+def test_parts_are_counted_by_their_shapes_alone(tmp_path: Path) -> None:
+    unfinished(tmp_path / "out.hdf5")
+    dump = EmbeddingDump(tmp_path / "out.hdf5", RUN)
+    assert dump.num_lines == 5
+
+
+def test_links_lead_nowhere(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    partial_directory(output).symlink_to(tmp_path)
+    with pytest.raises(OutputError, match="is a symbolic link"), open_dump(output, RUN, True):
+        pass
+    partial_directory(output).unlink()
+    partial_directory(output).mkdir()
+    (partial_directory(output) / "lock").symlink_to(tmp_path / "made")
+    with pytest.raises(OutputError, match="cannot write"), open_dump(output, RUN, True):
+        pass
+    assert not (tmp_path / "made").exists()
+
+
+def finish(output: Path) -> None:
+    with open_dump(output, RUN, False) as dump:
+        assert dump is not None
+        dump.finish(None)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        torch.tensor(3),
+        torch.tensor([[-1, -6]]),
+        torch.tensor([[1 << 40, 1 << 40]]),
+        torch.tensor([[2.0, 3.0]]),
+        torch.tensor([[1, 2], [3, 2]]),
+        torch.tensor([[2, 3]]).to(torch.bfloat16),
+    ],
+)
+def test_a_part_whose_shapes_are_wrong(tmp_path: Path, shapes: torch.Tensor) -> None:
+    output = tmp_path / "out.hdf5"
+    unfinished(output)
+    part = partial_directory(output) / "part-00000000.safetensors"
+    save_file({"shapes": shapes, "values": torch.zeros(6)}, part)
+    with pytest.raises(OutputError, match="is damaged"):
+        finish(output)
+    assert not output.exists()
+
+
+def test_a_header_that_lacks_a_word(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    unfinished(output)
+    output.write_text("mine")
+    (partial_directory(output) / "run.json").write_text(json.dumps({"run": RUN}))
+    with pytest.raises(OutputError, match="say --overwrite"), open_dump(output, RUN, False):
+        pass
+    assert output.read_text() == "mine"

@@ -1,0 +1,105 @@
+"""The stacks: skip connections, and exactly where dropout acts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from bilm.model.bilstm import BiLstm, BiLstmState
+from bilm.model.config import LstmConfig
+
+TIME, ROWS, DIM = 7, 3, 4
+
+
+def bilstm_of(dropout: float = 0.0, directions: int = 2, **changes: object) -> BiLstm:
+    fields = {"dim": 6, "projection_dim": DIM, "num_layers": 3}
+    torch.manual_seed(0)
+    return BiLstm(LstmConfig.model_validate({**fields, **changes}), directions, dropout).double()
+
+
+def inputs(directions: int = 2) -> list[torch.Tensor]:
+    torch.manual_seed(1)
+    return [torch.randn(TIME, ROWS, DIM, dtype=torch.double) for _ in range(directions)]
+
+
+def random_state(bilstm: BiLstm) -> BiLstmState:
+    torch.manual_seed(2)
+    return BiLstmState(*(torch.randn_like(part) for part in bilstm.zero_state(ROWS)))
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_skip_from_the_second_layer_on_touches_the_output_only(skip: bool) -> None:
+    bilstm = bilstm_of(skip_connections=skip)
+    state, xs = random_state(bilstm), inputs()
+    outputs, after = bilstm(xs, state)
+    for d in range(2):
+        x = xs[d]
+        for layer in range(3):
+            lstm = bilstm.lstm(d, layer)
+            y, c, h = lstm(x, state.cell[d, layer], state.hidden[d, layer])
+            x = y + x if skip and layer > 0 else y
+            torch.testing.assert_close(outputs[d][layer], x)
+            torch.testing.assert_close(after.cell[d, layer], c)
+            torch.testing.assert_close(after.hidden[d, layer], h)  # before the sum
+
+
+def test_the_sum_of_the_skip_is_not_clipped() -> None:
+    bilstm = bilstm_of(projection_clip=0.01)
+    outputs, after = bilstm(inputs(), random_state(bilstm))
+    assert after.hidden.abs().max() <= 0.01
+    assert outputs[0][2].abs().max() > 0.011
+
+
+def test_dropout_acts_on_each_layers_input_and_the_skip_adds_the_dropped_input() -> None:
+    bilstm = bilstm_of(dropout=0.4).train()
+    state, xs = random_state(bilstm), inputs()
+    torch.manual_seed(5)
+    outputs, after = bilstm(xs, state)
+    torch.manual_seed(5)  # the same masks again, drawn by hand
+    undropped_skips = []
+    for d in range(2):
+        x = xs[d]
+        for layer in range(3):
+            dropped = F.dropout(x, 0.4, training=True)
+            lstm = bilstm.lstm(d, layer)
+            # The layer itself knows no dropout: its recurrence is left alone.
+            y, _, h = lstm(dropped, state.cell[d, layer], state.hidden[d, layer])
+            undropped_skips.append(y + x)
+            x = y + dropped if layer > 0 else y
+            assert torch.equal(outputs[d][layer], x)
+            assert torch.equal(after.hidden[d, layer], h)
+    assert not torch.allclose(outputs[0][1], undropped_skips[1])
+    assert not torch.allclose(outputs[1][2], undropped_skips[5])
+
+
+def test_each_time_step_has_a_fresh_mask() -> None:
+    bilstm = bilstm_of(dropout=0.5, num_layers=2, directions=1).train()
+    with torch.no_grad():
+        for parameter in bilstm.parameters():
+            parameter.zero_()
+        # The first layer says the same non-zero vector at each step; the second adds nothing, so
+        # that what comes out is the dropped output of the first.
+        first = bilstm.lstm(0, 0)
+        first.bias.fill_(30.0)
+        assert first.projection is not None
+        first.projection.fill_(1.0)
+    outputs, _ = bilstm(inputs(1), bilstm.zero_state(ROWS))
+    kept = outputs[0][1] != 0
+    assert 0.3 < kept.double().mean() < 0.7
+    assert not torch.equal(kept[0], kept[1])
+    assert not torch.equal(kept[:, 0], kept[:, 1])
+
+
+def test_no_dropout_in_evaluation() -> None:
+    bilstm = bilstm_of(dropout=0.5).eval()
+    state = bilstm.zero_state(ROWS)
+    assert torch.equal(bilstm(inputs(), state)[0][0][2], bilstm(inputs(), state)[0][0][2])
+
+
+def test_directions_share_no_weights() -> None:
+    bilstm = bilstm_of()
+    outputs, _ = bilstm(inputs(), bilstm.zero_state(ROWS))
+    outputs[0][2].sum().backward()
+    assert all(p.grad is not None for p in bilstm.stacks[0].parameters())
+    assert all(p.grad is None for p in bilstm.stacks[1].parameters())

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bilm.model.language_model import BiLm, training_objective
+from bilm.text.characters import char_ids
+from tests.conftest import tiny_model_config
+
+VOCABULARY, ROWS, TIME = 40, 3, 5
+
+
+def batch(model: BiLm) -> tuple[Tensor, Tensor, Tensor]:
+    torch.manual_seed(3)
+    directions = model.config.num_directions
+    if model.config.characters is not None:
+        words = torch.from_numpy(char_ids([f"word{i}" for i in range(11)])).long()
+    else:
+        words = torch.randperm(VOCABULARY)[:11]
+    inverse = torch.randint(0, 11, (directions, ROWS, TIME))
+    targets = torch.randint(0, VOCABULARY, (directions, ROWS, TIME))
+    return words, inverse, targets
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"bidirectional": False},
+        {"characters": None},
+        {"characters": None, "softmax": {"tied_to_input": True}},
+        {"lstm": {"dim": 6, "projection_dim": 6, "num_layers": 3}},
+        {"lstm": {"skip_connections": False, "num_layers": 1}},
+        {"softmax": {"kind": "full"}},
+        {"softmax": {"shared_negatives": True}},
+        {"characters": {"num_highway": 0, "activation": "tanh", "filters": [[2, 6]]}},
+    ],
+)
+def test_every_option_trains_every_weight(changes: dict[str, object]) -> None:
+    torch.manual_seed(0)
+    model = BiLm(tiny_model_config(**changes), VOCABULARY).train()
+    negatives = model.draw_negatives((0, 0))
+    sums, state = model(*batch(model), model.zero_state(ROWS), negatives)
+    assert sums.shape == (model.config.num_directions,)
+    training_objective(sums, ROWS).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.to_dense().abs().sum() > 0, name
+    assert state.cell.shape == (*state.cell.shape[:2], ROWS, model.config.lstm.dim)
+
+
+def test_tied_weights_are_one_parameter() -> None:
+    config = tiny_model_config(characters=None, softmax={"tied_to_input": True})
+    model = BiLm(config, VOCABULARY)
+    assert model.softmax is not None
+    assert model.softmax.weight is model.encoder.weight
+    assert sum(p.shape == (VOCABULARY, 6) for p in model.parameters()) == 1
+
+
+def test_negatives_by_direction() -> None:
+    model = BiLm(tiny_model_config(), VOCABULARY)
+    forward, backward = model.draw_negatives((0, 0)) or []
+    assert not torch.equal(forward.ids, backward.ids)
+    shared = BiLm(tiny_model_config(softmax={"shared_negatives": True}), VOCABULARY)
+    assert len(shared.draw_negatives((0, 0)) or []) == 1
+    assert (
+        BiLm(tiny_model_config(softmax={"kind": "full"}), VOCABULARY).draw_negatives((0,)) is None
+    )
+
+
+def test_dropout_before_the_softmax() -> None:
+    """With one layer the masks of a direction are those of the input, then of the top output."""
+    torch.manual_seed(0)
+    model = BiLm(tiny_model_config(dropout=0.3, lstm={"num_layers": 1}), VOCABULARY).train()
+    words, inverse, targets = batch(model)
+    state = model.zero_state(ROWS)
+    torch.manual_seed(9)
+    sums, _ = model(words, inverse, targets, state)
+    torch.manual_seed(9)
+    layers, _ = model.layers(words, inverse, state)  # draws the masks of both directions' inputs
+    softmax = model.softmax
+    assert softmax is not None
+    tops = torch.stack([outputs[-1] for outputs in layers])  # (directions, time, rows, dim)
+    dropped = F.dropout(tops, 0.3, training=True)
+    for direction in range(2):
+        given = (dropped[direction].flatten(0, 1), targets[direction].t().flatten())
+        expected = softmax(*(tensor.unsqueeze(0) for tensor in given), None).sum()
+        torch.testing.assert_close(sums[direction], expected)
+
+
+def test_objective_is_the_mean_loss_times_the_time_steps() -> None:
+    sums = torch.tensor([30.0, 60.0])
+    mean_loss = 0.5 * (30.0 / (ROWS * TIME) + 60.0 / (ROWS * TIME))
+    assert training_objective(sums, ROWS).item() == pytest.approx(mean_loss * TIME)
+
+
+def test_a_model_without_vocabulary_has_no_loss() -> None:
+    model = BiLm(tiny_model_config(), None)
+    assert model.softmax is None
+    words, inverse, targets = batch(model)
+    with pytest.raises(ValueError, match="no softmax"):
+        model(words, inverse, targets, model.zero_state(ROWS))
+    with pytest.raises(ValueError, match="size of its vocabulary"):
+        BiLm(tiny_model_config(characters=None), None)

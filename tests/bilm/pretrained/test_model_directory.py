@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bilm.errors import BilmError, CheckpointError
+from bilm.model.language_model import BiLm
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.tokenizers import MosesTokenizer
+from bilm.text.vocabulary import Vocabulary
+from tests.bilm.small_corpus import write_corpus
+from tests.conftest import GOLDEN, tiny_model_config
+
+
+def pretrained_of(**changes: Any) -> PretrainedBiLm:
+    torch.manual_seed(0)
+    vocabulary = Vocabulary.read(GOLDEN / "vocab.txt")
+    model = BiLm(tiny_model_config(**changes), len(vocabulary))
+    return PretrainedBiLm(model, vocabulary, MosesTokenizer(lowercase=True))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"characters": None, "softmax": {"tied_to_input": True}},
+        {"bidirectional": False},
+        {"lstm": {"projection_dim": 12}},
+    ],
+)
+def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
+    pretrained = pretrained_of(**changes)
+    pretrained.save_pretrained(tmp_path / "model")
+    again = PretrainedBiLm.from_pretrained(tmp_path / "model")
+    assert again.model.config == pretrained.model.config
+    ours, theirs = dict(pretrained.model.named_parameters()), dict(again.model.named_parameters())
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert again.vocabulary is not None
+    assert pretrained.vocabulary is not None
+    assert again.vocabulary.words == pretrained.vocabulary.words
+    assert again.tokenizer is not None
+    assert again.tokenizer.tokenize("It's HERE.") == ["it", "'s", "here", "."]
+
+
+def test_published_files_become_a_directory(tmp_path: Path) -> None:
+    published = PretrainedBiLm.from_published(GOLDEN / "options.json", GOLDEN / "weights.hdf5")
+    published.save_pretrained(tmp_path / "model")
+    again = PretrainedBiLm.from_pretrained(tmp_path / "model")
+    assert again.model.softmax is None
+    assert again.vocabulary is None
+    ours, theirs = published.model.state_dict(), again.model.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        pretrained_of().save_pretrained(tmp_path / name)
+    for file in (tmp_path / "a").iterdir():
+        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
+    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "vocab.txt",
+    ]
+
+
+def test_an_existing_directory_is_refused_unless_asked(tmp_path: Path) -> None:
+    pretrained_of().save_pretrained(tmp_path / "model")
+    with pytest.raises(CheckpointError, match="exists already"):
+        pretrained_of().save_pretrained(tmp_path / "model")
+    pretrained_of(bidirectional=False).save_pretrained(tmp_path / "model", overwrite=True)
+    assert not PretrainedBiLm.from_pretrained(tmp_path / "model").model.config.bidirectional
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]  # nothing temporary is left
+
+
+def edit_json(key: str, value: Any) -> Callable[[Path], None]:
+    def fault(directory: Path) -> None:
+        tree = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        tree[key] = value
+        (directory / "config.json").write_text(json.dumps(tree), encoding="utf-8")
+
+    return fault
+
+
+def edit_tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], None]:
+    def fault(directory: Path) -> None:
+        tensors = load_file(directory / "model.safetensors")
+        change(tensors)
+        save_file(tensors, directory / "model.safetensors")
+
+    return fault
+
+
+def put(name: str, data: bytes) -> Callable[[Path], object]:
+    return lambda directory: (directory / name).write_bytes(data)
+
+
+def truncate(directory: Path) -> None:
+    path = directory / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+FAULTS: list[tuple[Callable[[Path], object], str]] = [
+    (lambda d: (d / "config.json").unlink(), "No such file"),
+    (lambda d: (d / "model.safetensors").unlink(), "no weight file"),
+    (truncate, "not a whole safetensors file"),
+    (put("model.safetensors", b"\x80\x04\x95pickle"), "not a whole safetensors file"),
+    (put("model.safetensors", b"\xff" * 7 + b"\x7f{"), "not a whole safetensors file"),
+    (put("config.json", b"{}"), "model: is missing"),
+    (edit_json("version", 2), "version"),
+    (edit_json("format", "other"), "format"),
+    (edit_json("extra", 1), "extra: is not a known key"),
+    (edit_json("vocabulary_size", 83), r"\(82, 6\).*must be F32 \(83, 6\)|82 words"),
+    (edit_json("vocabulary_size", 1 << 30), r"must be F32 \(1073741824"),
+    (edit_json("vocabulary_size", 1 << 31), "vocabulary_size: "),
+    (edit_json("vocabulary_size", None), "vocabulary_size is needed"),
+    (edit_json("tokenizer", {"name": "builtins.eval"}), "does not describe a tokeniser"),
+    (edit_tensors(lambda t: t.pop("softmax.weight")), "lacks softmax.weight"),
+    (edit_tensors(lambda t: t.update(odd=torch.zeros(1))), "beyond the model, odd"),
+    (
+        edit_tensors(lambda t: t.update({"softmax.bias": torch.zeros(82)})),
+        r"softmax.bias' is F32 \(82,\); it must be F32 \(82, 1\)",
+    ),
+    (
+        edit_tensors(lambda t: t.update({"softmax.bias": torch.zeros(82, 1).half()})),
+        "softmax.bias' is F16",
+    ),
+    (put("vocab.txt", b"<S>\n</S>\n<UNK>\nthe\n"), "4 words"),
+]
+
+
+@pytest.mark.parametrize(("fault", "message"), FAULTS)
+def test_each_fault_has_its_error(
+    fault: Callable[[Path], object], message: str, tmp_path: Path
+) -> None:
+    pretrained_of().save_pretrained(tmp_path / "model")
+    fault(tmp_path / "model")
+    with pytest.raises(BilmError, match=message):
+        PretrainedBiLm.from_pretrained(tmp_path / "model")
+
+
+def test_no_such_directory(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no model directory"):
+        PretrainedBiLm.from_pretrained(tmp_path / "nothing")
+
+
+def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", {"train": [["a", "b"]]})
+    model = BiLm(tiny_model_config(), corpus.vocabulary_size)
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    assert PretrainedBiLm.from_weights(model.config, corpus, weights).vocabulary is not None
+    weights["softmax.bias"] = torch.zeros(1)  # copy_ would spread it over all rows
+    with pytest.raises(
+        CheckpointError, match=r"here: 'softmax.bias' is \(1,\); it must be \(5, 1\)"
+    ):
+        PretrainedBiLm.from_weights(model.config, corpus, weights, "here")
