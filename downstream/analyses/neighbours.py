@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bilm.distributed.process import share_cores
-from bilm.errors import CheckpointError, ConfigError, CorpusError, run_command
+from bilm.errors import ConfigError, CorpusError, run_command
 from downstream.analyses.occurrences import (
     NEIGHBOURS_COMPARED,
     Occurrence,
@@ -189,16 +189,12 @@ def _sentences(options: NeighbourOptions) -> Iterable[tuple[str, str | None]]:
 
 
 def _tokenizer(embedder: Embedder, options: NeighbourOptions) -> Tokenizer:
-    from bilm.text.tokenizers import WhitespaceTokenizer
+    from bilm.text.tokenizers import WhitespaceTokenizer, require_tokenizer
 
     if options.tokenized:
         return WhitespaceTokenizer()
-    if embedder.pretrained.tokenizer is None:
-        raise CheckpointError(
-            f"the model {options.model} has no tokenizer; tokenize the text, separate the words "
-            "by spaces, and pass --tokenized"
-        )
-    return embedder.pretrained.tokenizer
+    remedy = "tokenize the text, separate words by spaces, and pass --tokenized"
+    return require_tokenizer(embedder.pretrained.tokenizer, remedy, options.model)
 
 
 def neighbours_page(result: NeighbourResult) -> Page:
