@@ -16,6 +16,7 @@ EXTRAS = {
         "ruff>=0.6",
         "mypy>=1.11",
         "pre-commit>=4",
+        "pre-commit-hooks>=5",
     ],
 }
 EXTRAS["all"] = [*EXTRAS["train"], *EXTRAS["data"], *EXTRAS["downstream"]]
