@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bilm.errors import run_command
-from bilm.text.tokenizers import NAMES
+from bilm.text.tokenizers import NAMES, TokenizerName
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class FromPublished:
     weights: Path
     output: Path
     vocab: Path | None
-    tokenizer: str | None
+    tokenizer: TokenizerName | None
     overwrite: bool
 
 
@@ -79,13 +79,15 @@ def _parse() -> FromPublished | ToPublished:
 def _from_published(arguments: FromPublished) -> None:
     # These imports load torch; they are here so that --help is fast.
     from bilm.pretrained.model_directory import PretrainedBiLm
-    from bilm.text.tokenizers import load_tokenizer
+    from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
 
     pretrained = PretrainedBiLm.from_published(
         arguments.options, arguments.weights, arguments.vocab
     )
     if arguments.tokenizer is not None:
-        tokenizer = load_tokenizer({"name": arguments.tokenizer}, arguments.options.parent)
+        tokenizer = load_tokenizer(
+            TokenizerSpec(name=arguments.tokenizer), arguments.options.parent
+        )
         pretrained = replace(pretrained, tokenizer=tokenizer)
     pretrained.save_pretrained(arguments.output, arguments.overwrite)
     print(f"wrote {arguments.output}")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bilm.embedding.embedder import Embedder, StateMode
     from bilm.embedding.output import Output, Pool, Precision
     from bilm.pretrained.model_directory import PretrainedBiLm
+    from bilm.text.tokenizers import TokenizerName
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Arguments:
     dtype: Precision
     layers: str
     pool: Pool
-    tokenizer: str | None
+    tokenizer: TokenizerName | None
     state: StateMode
     compression: str | None
     batch_words: int | None
@@ -198,7 +199,7 @@ def _mix_weights(text: str) -> list[float]:
 def _model(arguments: Arguments) -> PretrainedBiLm:
     """Read the model and choose its tokenizer."""
     from bilm.pretrained.model_directory import PretrainedBiLm
-    from bilm.text.tokenizers import load_tokenizer
+    from bilm.text.tokenizers import TokenizerSpec, load_tokenizer, require_tokenizer
 
     options, weights = arguments.options, arguments.weights
     if arguments.model is not None and options is None and weights is None:
@@ -214,13 +215,10 @@ def _model(arguments: Arguments) -> PretrainedBiLm:
     if pretrained.model.config.characters is None and pretrained.vocabulary is None:
         raise ConfigError("this model reads word ids and needs its vocabulary; pass --vocab")
     if arguments.tokenizer is not None:
-        tokenizer = load_tokenizer({"name": arguments.tokenizer}, Path())
+        tokenizer = load_tokenizer(TokenizerSpec(name=arguments.tokenizer), Path())
         return replace(pretrained, tokenizer=tokenizer)
-    if pretrained.tokenizer is None:
-        raise ConfigError(
-            "the tokenizer of this model is unknown; use --tokenizer whitespace for tokenized "
-            "text, or --tokenizer moses for raw text"
-        )
+    remedy = "use --tokenizer whitespace for tokenized text, or --tokenizer moses for raw text"
+    require_tokenizer(pretrained.tokenizer, remedy, error=ConfigError)
     return pretrained
 
 

@@ -27,6 +27,7 @@ from bilm.embedding.sentence_batches import length_batches, windows
 from bilm.model.bilstm import BiLstmState
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD
+from bilm.text.tokenizers import require_tokenizer
 
 StateMode = Literal["reset", "carry", "warm"]
 
@@ -149,12 +150,11 @@ class Embedder:
             raise TypeError("embed takes a list of sentences; for one sentence, pass [sentence]")
         for i, sentence in enumerate(sentences):
             if isinstance(sentence, str):
-                if self.pretrained.tokenizer is None:
-                    raise ValueError(
-                        f"sentence {i} is a string, but the tokenizer of this model is unknown; "
-                        "pass lists of words"
-                    )
-                sentence = self.pretrained.tokenizer.tokenize(sentence)
+                model = f"sentence {i} is a string, but this model"
+                tokenizer = require_tokenizer(
+                    self.pretrained.tokenizer, "pass lists of words", model, ValueError
+                )
+                sentence = tokenizer.tokenize(sentence)
             if not isinstance(sentence, Sequence):
                 raise TypeError(f"sentence {i} is {sentence!r}; it must be a list of words")
             for word in sentence:

@@ -9,7 +9,6 @@ import hashlib
 import json
 
 from bilm.pretrained.model_directory import PretrainedBiLm
-from bilm.text.tokenizers import SentencePieceTokenizer
 
 
 def model_digest(pretrained: PretrainedBiLm) -> str:
@@ -29,7 +28,6 @@ def model_digest(pretrained: PretrainedBiLm) -> str:
         digest.update(pretrained.vocabulary.digest.encode())
     tokenizer = pretrained.tokenizer
     if tokenizer is not None:
-        digest.update(json.dumps(tokenizer.describe(), sort_keys=True).encode())
-    if isinstance(tokenizer, SentencePieceTokenizer):
-        digest.update(tokenizer.model_file.read_bytes())
+        digest.update(json.dumps(tokenizer.spec.to_json(), sort_keys=True).encode())
+        digest.update(tokenizer.model_bytes())
     return digest.hexdigest()

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import JsonValue
 from torch import Tensor
 
 from bilm.errors import CheckpointError, ConfigError
@@ -26,7 +25,7 @@ from bilm.model.config import ModelConfig, VocabularySize
 from bilm.model.language_model import BiLm, allocate, empty_model, shape_only_model
 from bilm.pretrained.published_weights import load_published, save_published
 from bilm.pretrained.tensors import TensorFile, save_tensors
-from bilm.text.tokenizers import Tokenizer, load_tokenizer
+from bilm.text.tokenizers import Tokenizer, TokenizerSpec, load_tokenizer
 from bilm.text.vocabulary import Vocabulary
 
 CONFIG_FILE = "config.json"
@@ -49,7 +48,7 @@ class _Description(Section):
     model: ModelConfig
     vocabulary_size: VocabularySize | None
     has_softmax: bool
-    tokenizer: dict[str, JsonValue] | None
+    tokenizer: TokenizerSpec | None
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ class PretrainedBiLm:
                 )
         tokenizer = None
         if description.tokenizer is not None:
-            tokenizer = load_tokenizer(dict(description.tokenizer), directory)
+            tokenizer = load_tokenizer(description.tokenizer, directory)
         return cls(model, vocabulary, tokenizer)
 
     def save_published(self, options_json: Path | str, weights_hdf5: Path | str) -> None:
@@ -174,7 +173,7 @@ class PretrainedBiLm:
             "model": self.model.config.model_dump(mode="json"),
             "vocabulary_size": self.model.vocabulary_size,
             "has_softmax": self.model.softmax is not None,
-            "tokenizer": self.tokenizer.describe() if self.tokenizer is not None else None,
+            "tokenizer": self.tokenizer.spec.to_json() if self.tokenizer is not None else None,
         }
         tensors = {
             name: parameter.detach().cpu().contiguous()
