@@ -245,4 +245,4 @@ def scaling_part(figures: list[Figure], picture: str) -> list[str]:
 def json_part(title: str, figures: list[Figure]) -> list[str]:
     """Return a section with the figures as JSON lines."""
     lines = [json.dumps({k: v for k, v in f.items() if k != "benchmark"}) for f in figures]
-    return [f"## {title}", "\n".join(["```", *lines, "```"])]
+    return [f"## {title}", "\n".join(["```json", *lines, "```"])]

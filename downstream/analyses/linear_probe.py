@@ -79,7 +79,7 @@ def probe(options: ProbeOptions) -> ProbeResult:
     import numpy as np
 
     from bilm.embedding.embedder import Embedder
-    from bilm.pretrained.model_directory import load_source
+    from bilm.pretrained.model_directory import PretrainedBiLm
 
     train, test = (
         read_words(path, options.tags, options.max_words, options.seed)
@@ -95,7 +95,7 @@ def probe(options: ProbeOptions) -> ProbeResult:
             "needs at least two. Choose another column with --tags"
         )
     frequent = np.array([ids[tag] for tag in most_frequent_tags(train, test)])
-    embedder = Embedder(load_source(options.model))
+    embedder = Embedder(PretrainedBiLm.open(options.model))
     vectors, test_vectors = (
         word_vectors(embedder, part, options.progress) for part in (train, test)
     )

@@ -144,9 +144,9 @@ def _parse(argv: Sequence[str] | None) -> NeighbourOptions:
 def neighbours(options: NeighbourOptions) -> NeighbourResult:
     """Find the occurrences of the word and, in every layer, the neighbours of each query."""
     from bilm.embedding.embedder import Embedder
-    from bilm.pretrained.model_directory import load_source
+    from bilm.pretrained.model_directory import PretrainedBiLm
 
-    embedder = Embedder(load_source(options.model))
+    embedder = Embedder(PretrainedBiLm.open(options.model))
     tokenizer = _tokenizer(embedder, options)
     occurrences = find_occurrences(
         _sentences(options), options.word, tokenizer, options.max_occurrences

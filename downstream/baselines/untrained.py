@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from bilm.model.language_model import BiLm
-from bilm.pretrained.model_directory import PretrainedBiLm, load_source
+from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.baselines.baseline import TITLES, Baseline
 from downstream.settings.sections import Settings
 from downstream.tasks.classification import Task
@@ -38,7 +38,7 @@ def untrained_bilm(settings: Settings, task: Task, progress: bool | None) -> Bas
 
 def save_untrained(source: Path, directory: Path, seed: int) -> None:
     """Write a model with the shape, vocabulary and tokenizer of `source` and random weights."""
-    trained = load_source(source)
+    trained = PretrainedBiLm.open(source)
     config = trained.model.config
     torch.manual_seed(seed)
     # Representations need no softmax; a model of word ids needs its vocabulary.
