@@ -277,7 +277,13 @@ def representations(
         if model.config.bidirectional:
             inverse[1, row, : len(index)] = index.flip(0)
     with torch.inference_mode():
-        layers, after = model.layers(words, inverse, state, lengths)
+        order = lengths.argsort(descending=True, stable=True)  # as the LSTMs require
+        back = order.argsort()
+        layers, after = model.layers(
+            words, inverse[:, order], state.take_rows(order.tolist()), lengths[order]
+        )
+        layers = [[layer[:, back] for layer in direction] for direction in layers]
+        after = after.take_rows(back.tolist())
         # by direction: (layers, time, rows, dim)
         stacked = [torch.stack(direction).cpu().numpy() for direction in layers]
     return list(_by_sentence(stacked, lengths.tolist())), after

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 
 import torch
@@ -24,8 +23,7 @@ def export_published(
     """Write options.json, weights.hdf5 and vocab.txt, and read them back."""
     options, weights = published_paths(directory, overwrite)
     if without_softmax:
-        model = copy.copy(pretrained.model)
-        model._modules = {**model._modules, "softmax": None}
+        model = pretrained.model.without_softmax()
         pretrained = PretrainedBiLm(model, pretrained.vocabulary, pretrained.tokenizer)
     pretrained.save_published(options, weights)
     if pretrained.vocabulary is not None:

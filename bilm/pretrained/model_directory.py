@@ -128,7 +128,7 @@ class PretrainedBiLm:
             raise CheckpointError(f"{directory / CONFIG_FILE}: vocabulary_size is needed here")
         model = shape_only_model(description.model, description.vocabulary_size)
         if not description.has_softmax:
-            model.softmax = None
+            model = model.without_softmax()
         model = _filled(model, directory / WEIGHTS_FILE)
         vocabulary = None
         if (directory / VOCABULARY_FILE).exists():

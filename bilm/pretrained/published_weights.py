@@ -124,7 +124,7 @@ def _load(
         )
     model = shape_only_model(config, vocabulary_size)
     if not has_softmax:
-        model.softmax = None
+        model = model.without_softmax()
     return _fill(model, file, weights_hdf5)
 
 

@@ -31,13 +31,17 @@ def initialise_from(model: BiLm, vocabulary: Vocabulary, path: Path) -> None:
     ]
     if differing:
         raise ConfigError(f"train.init_from {path} is another model:\n  " + "\n  ".join(differing))
-    tables = ("softmax.", "encoder.weight")  # by word, not by position
     source_weights = dict(source.model.named_parameters())
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if not name.startswith(tables):
+            if name not in _word_tables(model):
                 parameter.copy_(source_weights[name])
         _copy_rows(model, vocabulary, source)
+
+
+def _word_tables(model: BiLm) -> set[str]:
+    """Return the names of the weights with one row per word."""
+    return {"encoder.weight", *(name for name, _ in model.softmax_parameters())}
 
 
 def _copy_rows(model: BiLm, vocabulary: Vocabulary, source: PretrainedBiLm) -> None:
@@ -49,7 +53,7 @@ def _copy_rows(model: BiLm, vocabulary: Vocabulary, source: PretrainedBiLm) -> N
     theirs = torch.tensor([source.vocabulary[word] for word in words])
     source_weights = dict(source.model.named_parameters())
     for name, parameter in model.named_parameters():
-        if name.startswith(("softmax.", "encoder.weight")) and name in source_weights:
+        if name in _word_tables(model) and name in source_weights:
             parameter[ours] = source_weights[name][theirs]
     logger.info(
         "init_from: %s of %s words keep their softmax rows",

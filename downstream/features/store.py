@@ -84,10 +84,9 @@ def model_digest(pretrained: PretrainedBiLm) -> str:
         digest.update(Path(pieces).read_bytes())
     if pretrained.model.config.characters is None and pretrained.vocabulary is not None:
         digest.update("\n".join(pretrained.vocabulary.words).encode())
-    for name, parameter in sorted(pretrained.model.named_parameters()):
-        if not name.startswith("softmax"):
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(parameter.detach().cpu().numpy()).data)
+    for name, parameter in sorted(pretrained.model.encoder_parameters()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(parameter.detach().cpu().numpy()).data)
     return digest.hexdigest()
 
 

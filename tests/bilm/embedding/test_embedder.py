@@ -249,7 +249,8 @@ def test_outputs_are_functions_of_all_layers(
 
 
 def test_the_weights_of_a_scalar_mix(embedder: Embedder) -> None:
-    mix = ScalarMix(3, initial_weights=[0.3, -1.0, 2.0], initial_gamma=1.7)
+    mix = ScalarMix(3, initial_weights=[0.3, -1.0, 2.0])
+    mix.gamma.data.fill_(1.7)
     (mixed,) = embedder.embed(SENTENCES[:1], output=Output(mix_weights(mix)))
     (layers,) = embedder.embed(SENTENCES[:1])
     expected = mix(torch.from_numpy(layers)).detach().numpy()
