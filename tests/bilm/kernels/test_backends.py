@@ -13,7 +13,7 @@ import torch
 
 from bilm.errors import ConfigError
 from bilm.kernels import backends
-from tests.bilm.kernels.conftest import needs_compiler
+from tests.bilm.conftest import needs_compiler
 from tests.conftest import ROOT
 
 X = torch.zeros(2)

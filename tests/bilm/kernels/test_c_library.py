@@ -27,7 +27,7 @@ from bilm.kernels.c_library import (
     Real,
     Size,
 )
-from tests.bilm.kernels.conftest import needs_compiler
+from tests.bilm.conftest import needs_compiler
 from tests.conftest import ROOT
 
 KERNELS = [
@@ -105,7 +105,7 @@ def test_rejects_missing_and_wrong_arguments(kernel: Kernel, name: str, dtype: t
 
 def test_rejects_floats_of_unsupported_type() -> None:
     for kernel in KERNELS:
-        with pytest.raises(TypeError, match="float type is torch.bfloat16"):
+        with pytest.raises(TypeError, match=r"float type is torch\.bfloat16"):
             kernel(**arguments_of(kernel, torch.bfloat16))
 
 
