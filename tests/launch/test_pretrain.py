@@ -170,7 +170,7 @@ def test_start_from_another_model(corpus: Path, sampled: Path, tmp_path: Path) -
         ranks=None,
         code=2,
     )
-    assert "is another model" in done.stderr
+    assert "another configuration" in done.stderr
     assert "model.lstm" in done.stderr
 
 
@@ -297,8 +297,8 @@ def test_the_clip_binds_where_it_should(corpus: Path, tmp_path: Path) -> None:
         (["export.py", "{tmp}", "--model", "{tmp}/m"], "no best model yet"),
         (["export.py", "{tmp}", "--model", "{tmp}/m", "--which", "newest"], "holds no checkpoint"),
         (["export.py", "{run}"], "nothing to write"),
-        (["export.py", "{run}", "--model", "{tmp}", "--overwrite"], "is no model directory"),
-        (["export.py", "{run}", "--published", "{tmp}/mine"], "mine/vocab.txt exists already"),
+        (["export.py", "{run}", "--model", "{tmp}", "--overwrite"], "is not a model directory"),
+        (["export.py", "{run}", "--published", "{tmp}/mine"], "mine/vocab.txt already exists"),
         (["convert.py", "to-published", "{run}/best", "{tmp}/file"], "is a file"),
         (["convert.py", "from-published", "{tmp}/o", "{tmp}/w", "{tmp}/m"], "No such file"),
     ],
