@@ -65,13 +65,11 @@ def occurrence_vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) ->
     """The word's vector in each sentence, by layer (layers, occurrences, dim)."""
     import numpy as np
 
-    from downstream.features.texts_to_layers import embed_texts, windows_of
-
-    texts = [list(occurrence.words) for occurrence in occurrences]
-    rows: list[Floats] = []
-    for window in windows_of(texts):
-        for layers in embed_texts(embedder, window):
-            rows.append(layers[occurrences[len(rows)].place].copy())  # and let the rest go
+    arrays = embedder.stream([occurrence.words for occurrence in occurrences])
+    rows = [
+        layers[:, occurrence.place].copy()  # a view would keep all words in memory
+        for occurrence, layers in zip(occurrences, arrays, strict=True)
+    ]
     return np.stack(rows, axis=1)
 
 

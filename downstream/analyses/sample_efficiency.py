@@ -87,7 +87,7 @@ def compare_shares(
     table = markdown_table(rows)
     page = [
         "# How much labelled text is needed",
-        f"Test accuracy in per cent ({len(task.labels['test']):,} texts), mean and standard "
+        f"Test accuracy in per cent ({len(task.splits['test']):,} texts), mean and standard "
         f"deviation over {settings.train.num_seeds} seeds.",
         table,
         "![accuracy by training texts](sample_efficiency.png)",
@@ -100,13 +100,10 @@ def compare_shares(
 
 def part_of(task: Task, share: float, seed: int) -> Task:
     """The task with `share` of each class of its training and validation texts, at least one."""
-    indices, labels = dict(task.indices), dict(task.labels)
-    for split in ("train", "validation"):
-        kept = _draw(task.labels[split], share, seed)
-        file, places = task.indices[split]
-        indices[split] = (file, places[kept])
-        labels[split] = task.labels[split][kept]
-    return dataclasses.replace(task, indices=indices, labels=labels)
+    splits = dict(task.splits)
+    for name in ("train", "validation"):
+        splits[name] = splits[name].subset(_draw(splits[name].labels, share, seed))
+    return dataclasses.replace(task, splits=splits)
 
 
 def _draw(labels: Ids, share: float, seed: int) -> Ids:
@@ -143,7 +140,7 @@ def _accuracies(
         result["glove"] = glove_mean(data, vectors).scores["test"].accuracy
     shown = ", ".join(f"{name} {100 * value:.2f} %" for name, value in result.items())
     logger.info("%.3g of the training texts, seed %d: %s", share, seed, shown)
-    return len(part.labels["train"]), result
+    return len(part.splits["train"]), result
 
 
 def plot_shares(figures: Sequence[dict[str, Any]]) -> Any:

@@ -25,8 +25,8 @@ def parse(
 ) -> tuple[Settings, argparse.Namespace]:
     """Settings as `downstream.classify` has them, with three seeds unless told otherwise."""
     arguments = commands.parse(f"analyses.{name}", description, argv, add_own)
-    settings = read_settings(arguments)
-    settings.refuse_finetune()
+    settings = read_settings(arguments, Settings)
+    settings.reject_finetune()
     if "num_seeds" not in settings.train.model_fields_set:
         settings = with_section(settings, "train", num_seeds=DEFAULT_SEEDS)
     commands.set_up()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilm.errors import ConfigError, run_command
 from downstream.settings.flags import parse, read_settings, set_up
-from downstream.settings.sections import Settings
+from downstream.settings.sections import BaselineSettings, Settings
 
 if TYPE_CHECKING:
     from downstream.baselines.linear import Baseline, Texts
@@ -32,16 +32,12 @@ NAMES = ("majority", "tfidf", "svm", "glove", "svd", "skipgram", "untrained")
 
 FORMAT = "bilm-baselines"
 
-_NO_MODEL = "-"
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command."""
     arguments = parse("baselines", __doc__, argv, _add_which)
-    if arguments.model is None and arguments.config is None:
-        arguments.model = _NO_MODEL
-    settings = read_settings(arguments)
-    settings.refuse_finetune()
+    settings = read_settings(arguments, BaselineSettings)
+    settings.reject_finetune()
     names = chosen_names(arguments.which, settings)
     if "untrained" in names:
         _check_untrained(settings)
@@ -58,11 +54,11 @@ def _add_which(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_names(which: str | None, settings: Settings) -> tuple[str, ...]:
+def chosen_names(which: str | None, settings: BaselineSettings) -> tuple[str, ...]:
     """The baselines to run, in order, having checked that they can be."""
     possible = dict.fromkeys(NAMES, True)
     possible["glove"] = settings.head.vectors is not None
-    possible["untrained"] = settings.model != _NO_MODEL
+    possible["untrained"] = settings.model is not None
     if which is None:
         return tuple(name for name in NAMES if possible[name])
     names = [name.strip() for name in which.split(",")]
@@ -75,14 +71,16 @@ def chosen_names(which: str | None, settings: Settings) -> tuple[str, ...]:
     return tuple(name for name in NAMES if name in names)
 
 
-def _check_untrained(settings: Settings) -> None:
+def _check_untrained(settings: BaselineSettings) -> None:
     """What the last baseline would fail by, before the first is run."""
     settings.without_vectors()
-    if not Path(settings.model).exists():
+    if not Path(str(settings.model)).exists():
         raise ConfigError(f"--model: there is no {settings.model}")
 
 
-def run_baselines(settings: Settings, names: Sequence[str], progress: bool | None = None) -> str:
+def run_baselines(
+    settings: BaselineSettings, names: Sequence[str], progress: bool | None = None
+) -> str:
     """Fit and score the baselines; the table is returned, figures and a page are written."""
     # scikit-learn and torch only now, so that --help and mistakes answer at once
     from tqdm import tqdm
@@ -106,7 +104,7 @@ def run_baselines(settings: Settings, names: Sequence[str], progress: bool | Non
             )
             bar.update()
     table = results_table(baselines)
-    sizes = {split: len(labels) for split, labels in task.labels.items()}
+    sizes = {name: len(split) for name, split in task.splits.items()}
     figures = {
         "settings": settings.model_dump(mode="json"),
         "classes": list(task.classes),
@@ -145,7 +143,7 @@ def results_table(baselines: Sequence[Baseline]) -> str:
     return markdown_table(rows)
 
 
-def _run(name: str, settings: Settings, task: Task, progress: bool | None) -> Baseline:
+def _run(name: str, settings: BaselineSettings, task: Task, progress: bool | None) -> Baseline:
     from downstream.baselines import linear as models
 
     if name == "untrained":
@@ -167,20 +165,18 @@ def texts_of(task: Task) -> Texts:
     """The texts of each split."""
     from downstream.baselines.linear import Texts
 
-    texts = {
-        split: [task.files[file].texts[i] for i in indices]
-        for split, (file, indices) in task.indices.items()
-    }
-    return Texts(texts, task.labels, task.classes)
+    texts = {name: task.texts(name) for name in task.splits}
+    labels = {name: split.labels for name, split in task.splits.items()}
+    return Texts(texts, labels, task.classes)
 
 
-def _untrained(settings: Settings, task: Task, progress: bool | None) -> Baseline:
+def _untrained(chosen: BaselineSettings, task: Task, progress: bool | None) -> Baseline:
     """A biLM of the same shape that has read nothing, under the head that the settings ask for."""
     from downstream.baselines.linear import TITLES, Baseline
     from downstream.training.experiment import run
 
     start = time.process_time()
-    settings = settings.without_vectors()
+    settings = Settings.model_validate(chosen.without_vectors().model_dump())
     parent = Path(settings.output).resolve().parent
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".untrained.", dir=parent) as directory:
@@ -188,11 +184,10 @@ def _untrained(settings: Settings, task: Task, progress: bool | None) -> Baselin
         save_untrained(Path(settings.model), model, settings.train.seed)
         cached = settings.model_copy(update={"cache": str(Path(directory) / "representations")})
         results = run(cached, task, model, progress)
-    best = results.best
-    assert best is not None
-    chosen: dict[str, Any] = {"mix": best.mix, "head": settings.head.kind}
+    best = results.chosen().outcome
+    parameters: dict[str, Any] = {"mix": best.mix, "head": settings.head.kind}
     spent = time.process_time() - start
-    return Baseline("untrained", TITLES["untrained"], chosen, best.scores, spent)
+    return Baseline("untrained", TITLES["untrained"], parameters, best.scores, spent)
 
 
 def save_untrained(source: Path, directory: Path, seed: int) -> None:

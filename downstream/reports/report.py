@@ -32,7 +32,8 @@ def write_report(
     results: Results, settings: Settings, finetuned: dict[str, Any] | None = None
 ) -> None:
     """Write the whole report, or nothing."""
-    best, model, description = results.chosen()
+    chosen = results.chosen()
+    best = chosen.outcome
     with atomic_directory(Path(settings.output), CheckpointError, settings.overwrite) as place:
         tree = _results_tree(results, settings, finetuned)
         write_text(place / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
@@ -45,13 +46,12 @@ def write_report(
             plot_shares(shares, place / "mix.png")
         write_text(place / "report.md", _page(results, settings, best, finetuned))
         write_text(place / "model_card.md", _card(results, settings, best))
-        save_classifier(description, model, place)
+        save_classifier(chosen.description, chosen.model, place)
 
 
 def summary_table(results: Results) -> str:
     """A line per mix: accuracies with their spread, and the weights of the layers."""
     rows = [["mix", "validation", "test", "macro F1", "layers", "gamma"]]
-    shares = _mean_shares(results)
     for mix, outcomes in results.by_mix().items():
         figures = [
             _percent(*spread_of(outcomes, split, figure), len(outcomes))
@@ -61,12 +61,8 @@ def summary_table(results: Results) -> str:
                 ("test", "macro_f1"),
             )
         ]
-        mixed = [
-            (name, values)
-            for name, values in shares.items()
-            if name.removesuffix(" (output)") == mix
-        ]
-        layers = "; ".join(" ".join(f"{value:.2f}" for value in values) for _, values in mixed)
+        shares = _shares_by_place(outcomes).values()
+        layers = "; ".join(" ".join(f"{value:.2f}" for value in values) for values in shares)
         gammas = "; ".join(
             f"{sum(o.gammas[place] for o in outcomes) / len(outcomes):.2f}"
             for place in outcomes[0].gammas
@@ -78,14 +74,14 @@ def summary_table(results: Results) -> str:
 def _results_tree(
     results: Results, settings: Settings, finetuned: dict[str, Any] | None
 ) -> dict[str, Any]:
-    best, _, description = results.chosen()
+    chosen = results.chosen()
     return {
         "format": FORMAT,
         "version": 1,
         "settings": settings.model_dump(mode="json"),
-        "bilm": description.bilm.model_dump(mode="json"),
+        "bilm": chosen.description.bilm.model_dump(mode="json"),
         "classes": list(results.task.classes),
-        "texts": {split: len(results.task.labels[split]) for split in SPLITS},
+        "texts": {split: len(results.task.splits[split]) for split in SPLITS},
         "finetuned": finetuned,
         "known_word_types": results.known_words,
         "summary": {
@@ -100,7 +96,7 @@ def _results_tree(
             }
             for mix, outcomes in results.by_mix().items()
         },
-        "best": {"mix": best.mix, "seed": best.seed},
+        "best": {"mix": chosen.outcome.mix, "seed": chosen.outcome.seed},
         "outcomes": [asdict(outcome) for outcome in results.outcomes],
         "seconds": results.seconds,
         "peak_memory_gib": peak_memory_gib(),
@@ -117,10 +113,17 @@ def _mean_shares(results: Results) -> dict[str, list[float]]:
     """Of each layer by mix, the mean over seeds; a second mix of a head is named by its place."""
     result = {}
     for mix, outcomes in results.by_mix().items():
-        for place in outcomes[0].shares:
-            columns = zip(*(outcome.shares[place] for outcome in outcomes), strict=True)
-            name = mix if place == "input" else f"{mix} ({place})"
-            result[name] = [sum(column) / len(outcomes) for column in columns]
+        for place, shares in _shares_by_place(outcomes).items():
+            result[mix if place == "input" else f"{mix} ({place})"] = shares
+    return result
+
+
+def _shares_by_place(outcomes: list[Outcome]) -> dict[str, list[float]]:
+    """Return the shares of the layers in each mix of a head, averaged over seeds."""
+    result = {}
+    for place in outcomes[0].shares:
+        columns = zip(*(outcome.shares[place] for outcome in outcomes), strict=True)
+        result[place] = [sum(column) / len(outcomes) for column in columns]
     return result
 
 
@@ -128,7 +131,7 @@ def _page(
     results: Results, settings: Settings, best: Outcome, finetuned: dict[str, Any] | None
 ) -> str:
     task = results.task
-    sizes = ", ".join(f"{len(task.labels[split]):,} {split}" for split in SPLITS)
+    sizes = ", ".join(f"{len(task.splits[split]):,} {split}" for split in SPLITS)
     parts = [
         "# Text classification on a frozen biLM",
         f"{len(task.classes)} classes; {sizes} texts. Head `{settings.head.kind}`, "
@@ -171,7 +174,8 @@ def _page(
 
 
 def _card(results: Results, settings: Settings, best: Outcome) -> str:
-    (_, model, description), task = results.chosen(), results.task
+    chosen, task = results.chosen(), results.task
+    model, description = chosen.model, chosen.description
     test = best.scores["test"]
     num_weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
     vectors = f" beside word vectors of {description.vector_dim}" if description.vectors else ""
@@ -183,9 +187,9 @@ def _card(results: Results, settings: Settings, best: Outcome) -> str:
                 f"frozen biLM of {description.num_layers} layers of {description.dim} numbers"
                 f"{vectors}; the layers are mixed by `{best.mix}`.",
                 f"**Classes.** {', '.join(task.classes)}.",
-                f"**Trained on** `{Path(settings.data.train).name}`: {len(task.labels['train']):,} "
-                f"texts, {len(task.labels['validation']):,} more for stopping, seed {best.seed}.",
-                f"**Tested on** `{Path(settings.data.test).name}`, {len(task.labels['test']):,} "
+                f"**Trained on** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
+                f"texts, {len(task.splits['validation']):,} more for stopping, seed {best.seed}.",
+                f"**Tested on** `{Path(settings.data.test).name}`, {len(task.splits['test']):,} "
                 f"texts: accuracy {test.accuracy:.2%}, macro F1 {test.macro_f1:.2%}.",
                 "**Use.** `downstream.TextClassifier.from_pretrained(directory).predict(texts)`, "
                 "or `python -m downstream.predict`. It needs the biLM"
