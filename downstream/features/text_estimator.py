@@ -11,7 +11,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bilm.embedding.embedder import Embedder
-from bilm.text.tokenizers import NAMES, Tokenizer, load_tokenizer
+from bilm.text.tokenizers import (
+    NAMES,
+    Tokenizer,
+    TokenizerSpec,
+    load_tokenizer,
+    require_tokenizer,
+)
 from downstream.features.loaded_models import digest_at, embedder_at
 from downstream.features.texts_to_layers import pooled_layers
 from downstream.settings.sections import POOLED_HEADS
@@ -75,10 +81,6 @@ class TextEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     def _tokenizer(self, embedder: Embedder) -> Tokenizer:
         if self.tokenizer is not None:
             check_one_of("tokenizer", self.tokenizer, NAMES[:2])
-            return load_tokenizer({"name": self.tokenizer}, Path())
-        if embedder.pretrained.tokenizer is None:
-            raise ValueError(
-                f"the model {self.model} does not record its tokenizer; set tokenizer to one of "
-                f"{', '.join(NAMES[:2])}"
-            )
-        return embedder.pretrained.tokenizer
+            return load_tokenizer(TokenizerSpec.model_validate({"name": self.tokenizer}), Path())
+        remedy = f"set tokenizer to one of {', '.join(NAMES[:2])}"
+        return require_tokenizer(embedder.pretrained.tokenizer, remedy, str(self.model), ValueError)

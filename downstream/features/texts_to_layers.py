@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from bilm.embedding.embedder import Embedder
 from bilm.embedding.output import Output
-from bilm.errors import CheckpointError, CorpusError
+from bilm.errors import CorpusError
 from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.tokenizers import require_tokenizer
 from downstream.settings.progress import Progress
 
 WordLayers = npt.NDArray[np.float32]  # (words, layers, dim) of one text
@@ -43,13 +44,9 @@ def tokenize(
     """Return the first `reading.max_words` words of each text; raise CorpusError if it has none."""
     if reading.tokenized:
         split: Callable[[str], list[str]] = str.split
-    elif pretrained.tokenizer is not None:
-        split = pretrained.tokenizer.tokenize
     else:
-        raise CheckpointError(
-            "this model does not record its tokenizer, so it cannot read raw text; tokenize the "
-            "texts, with spaces between words, and pass --tokenized"
-        )
+        remedy = "tokenize the texts, separate words by spaces, and pass --tokenized"
+        split = require_tokenizer(pretrained.tokenizer, remedy).tokenize
     result: list[list[str]] = []
     for text in progress.bar("texts", items=texts, total=len(texts)):
         words = split(text)[: reading.max_words]

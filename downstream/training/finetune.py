@@ -27,6 +27,7 @@ from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import write_text
 from bilm.pretrained.model_directory import PretrainedBiLm, load_source
+from bilm.text.tokenizers import SENTENCEPIECE_FILE, require_tokenizer
 from downstream.features.store_format import model_digest
 from downstream.settings.sections import Settings
 from downstream.tasks.classification import Task
@@ -144,26 +145,23 @@ def _build_corpus(
         "--seed",
         str(settings.train.seed),
     ]
-    _run("building the corpus", command + _tokenizer_flags(settings, source))
+    _run("building the corpus", command + _tokenizer_flags(settings, source, place))
 
 
-def _tokenizer_flags(settings: Settings, source: PretrainedBiLm) -> list[str]:
+def _tokenizer_flags(settings: Settings, source: PretrainedBiLm, place: Path) -> list[str]:
     if settings.data.tokenized:
         return ["--tokenizer", "whitespace"]
-    if source.tokenizer is None:
-        raise CheckpointError(
-            f"{settings.model} does not record its tokenizer; tokenize the texts, with spaces "
-            "between words, and pass --tokenized"
-        )
-    described = source.tokenizer.describe()
-    flags = ["--tokenizer", str(described["name"])]
-    if described.get("lowercase"):
+    remedy = "tokenize the texts, separate words by spaces, and pass --tokenized"
+    tokenizer = require_tokenizer(source.tokenizer, remedy, settings.model)
+    spec = tokenizer.spec
+    flags = ["--tokenizer", spec.name]
+    if spec.lowercase:
         flags.append("--lowercase")
-    if "language" in described:
-        flags += ["--language", str(described["language"])]
-    model_file = getattr(source.tokenizer, "model_file", None)
-    if model_file is not None:
-        flags += ["--sentencepiece-model", str(model_file)]
+    if spec.language is not None:
+        flags += ["--language", spec.language]
+    if spec.name == "sentencepiece":
+        tokenizer.save(place)
+        flags += ["--sentencepiece-model", str(place / SENTENCEPIECE_FILE)]
     return flags
 
 
