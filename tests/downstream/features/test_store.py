@@ -65,9 +65,7 @@ def test_bilm_reads_every_text_once(tmp_path: Path) -> None:
     pooled = open_store(tmp_path, "pooled", embedder, TEXTS)  # written with the words
     assert embedder.num_read == 40
     alone = make(tmp_path / "other")
-    np.testing.assert_allclose(
-        pooled.rows[np.arange(40)], alone.rows[np.arange(40)], atol=1e-6
-    )
+    np.testing.assert_allclose(pooled.rows[np.arange(40)], alone.rows[np.arange(40)], atol=1e-6)
 
 
 def test_different_inputs_have_different_stores(tmp_path: Path) -> None:

@@ -5,12 +5,18 @@ import pytest
 import torch
 
 from bilm.errors import ConfigError
-from downstream.heads.mixes import LearnedMix, make_mix
+from downstream.features.batches import FeatureShape
+from downstream.heads.mixes import LearnedMix, Mix, layer_shares, make_mix
+from downstream.settings.mix_kinds import MixKind
 from downstream.settings.sections import MixSettings
 
 LAYERS = torch.randn(3, 4, 5, 6, generator=torch.Generator().manual_seed(0))
 MASK = torch.arange(5) < torch.tensor([5, 3, 1, 4])[:, None]
 PLAIN = MixSettings(dropout=0.0)
+
+
+def mix_of(kind: str, settings: MixSettings, seed: int = 0) -> Mix:
+    return make_mix(MixKind.parse(kind), FeatureShape(num_layers=3, dim=6), settings, seed)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +29,7 @@ PLAIN = MixSettings(dropout=0.0)
         ("layer:1", LAYERS[1]),
     ],
 )
-def test_what_is_mixed(kind: str, expected: torch.Tensor) -> None:
+def test_mix_combines_its_layers(kind: str, expected: torch.Tensor) -> None:
     mixed = mix_of(kind, PLAIN)(LAYERS, MASK)
     torch.testing.assert_close(mixed, expected * MASK.unsqueeze(-1))
 
@@ -38,7 +44,7 @@ def test_frozen_weights_are_given_or_drawn() -> None:
         mix_of("frozen", MixSettings(weights=(0.0, 1.0)))
 
 
-def test_only_the_trainable_mix_trains_and_is_penalised() -> None:
+def test_only_the_trainable_mix_has_gradients_and_a_penalty() -> None:
     settings = MixSettings(penalty=0.5)
     for kind in ("frozen", "average", "top"):
         mix = mix_of(kind, settings)
@@ -52,7 +58,7 @@ def test_only_the_trainable_mix_trains_and_is_penalised() -> None:
     torch.testing.assert_close(weights.grad, torch.tensor([1.0, 2.0, 0.0]))
 
 
-def test_learned_mix_sees_every_layer() -> None:
+def test_learned_mix_reads_every_layer() -> None:
     mix = mix_of("learned", MixSettings(dropout=0.0, dim=7))
     assert isinstance(mix, LearnedMix)
     mixed = mix(LAYERS, MASK)
@@ -67,12 +73,26 @@ def test_learned_mix_sees_every_layer() -> None:
 
 
 @pytest.mark.parametrize("kind", ["trainable", "learned", "top"])
-def test_layer_norm_makes_scale_and_shift_of_a_layer_vanish(kind: str) -> None:
+def test_layer_norm_removes_scale_and_shift(kind: str) -> None:
     torch.manual_seed(0)
     mix = mix_of(kind, MixSettings(dropout=0.0, layer_norm=True))
     torch.testing.assert_close(mix(LAYERS, MASK), mix(LAYERS * 3 + 1, MASK))
 
 
-def test_a_layer_that_is_not_there() -> None:
+def test_rejects_missing_layer() -> None:
     with pytest.raises(ConfigError, match="layer:3: the model has 3 layers"):
         mix_of("layer:3", PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("mix", "expected"),
+    [
+        ("average", [[1 / 3, 1 / 3, 1 / 3]]),
+        ("top", [[0, 0, 1]]),
+        ("layer:1", [[0, 1, 0]]),
+        ("all", [[1, 0, 0], [0, 1, 0], [0, 0, 1]]),
+        ([0.5, 2.0, -1.0], [[0.5, 2.0, -1.0]]),
+    ],
+)
+def test_layer_shares_of_fixed_mixes(mix: str | list[float], expected: list[list[float]]) -> None:
+    np.testing.assert_allclose(layer_shares(mix, 3), expected)
