@@ -29,7 +29,8 @@ from bilm.text.tokenizers import SentencePieceTokenizer
 from bilm.text.vocabulary import Vocabulary
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
 from bilm.training.config import CONFIG_FILE, Config
-from downstream.features.store import model_digest, open_store
+from downstream.features.store import open_store
+from downstream.features.store_format import model_digest
 from downstream.heads.saved_head import Description, FileRecord, make_model, save_classifier
 from downstream.settings.sections import HeadSettings, MixSettings
 from tests.bilm.small_corpus import write_corpus

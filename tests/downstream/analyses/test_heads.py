@@ -72,17 +72,18 @@ def test_a_part_holds_every_class_and_the_smaller_parts(place: Path) -> None:
     data = DataSettings(train=str(place / "train.csv"), test=str(place / "test.csv"))
     task = read_task(Settings(model="-", output="-", data=data))
     parts = [sample_efficiency.part_of(task, share, seed=4) for share in (0.01, 0.2, 1.0)]
-    places = [set(part.indices["train"][1].tolist()) for part in parts]
+    places = [set(part.splits["train"].places.tolist()) for part in parts]
     assert [len(chosen) for chosen in places] == [3, 33, 162]
     assert places[0] < places[1] < places[2]
     for part in parts:
-        assert sorted(set(part.labels["train"])) == [0, 1, 2]
-        file, indices = part.indices["train"]
-        expected = [part.classes.index(part.files[file].labels[i]) for i in indices]
-        assert part.labels["train"].tolist() == expected
-        assert part.indices["test"] is task.indices["test"]
+        assert sorted(set(part.splits["train"].labels)) == [0, 1, 2]
+        train = part.splits["train"]
+        labels = part.files[train.file].labels
+        expected = [part.classes.index(labels[i]) for i in train.places]
+        assert train.labels.tolist() == expected
+        assert part.splits["test"] is task.splits["test"]
     other = sample_efficiency.part_of(task, 0.2, seed=5)
-    assert set(other.indices["train"][1].tolist()) != places[1]
+    assert set(other.splits["train"].places.tolist()) != places[1]
 
 
 @pytest.mark.parametrize(
@@ -90,9 +91,9 @@ def test_a_part_holds_every_class_and_the_smaller_parts(place: Path) -> None:
     [
         (penalty.main, ["--penalties", "0"], "each must be above 0"),
         (sample_efficiency.main, ["--shares", "1.5"], "each must be above 0 and at most 1"),
-        (sample_efficiency.main, ["--mix", "none", "--vectors", "v.txt"], "cannot have --mix none"),
+        (sample_efficiency.main, ["--mix", "none", "--vectors", "v.txt"], "remove --mix none"),
         (layers.main, ["--head", "sum"], "head"),
-        (layers.main, ["--finetune"], "--finetune is for downstream.classify"),
+        (layers.main, ["--finetune"], "--finetune is supported only by downstream.classify"),
     ],
 )
 def test_mistakes_are_told(place: Path, main: Any, more: list[str], message: str) -> None:

@@ -46,7 +46,7 @@ def test_all_baselines_on_the_split_of_classify(
     task = read_task(
         settings.model_copy(update={"train": settings.train.model_copy(update={"seed": 3})})
     )
-    assert tree["texts"] == {split: len(labels) for split, labels in task.labels.items()}
+    assert tree["texts"] == {name: len(split) for name, split in task.splits.items()}
     assert tree["texts"] == {"train": 162, "test": 90, "validation": 18}
     page = (place / "all" / "report.md").read_text("utf-8")
     printed = capsys.readouterr().out
@@ -81,7 +81,7 @@ def test_without_model_and_vectors_the_others_run(place: Path) -> None:
         (["--which", "untrained"], "needs --model DIR"),
         (["--which", "tfidf", "--text-columns", "body"], "no column 'body'"),
         (["--model", "nowhere"], "--model: there is no nowhere"),
-        (["--model", "nowhere", "--finetune"], "--finetune is for downstream.classify"),
+        (["--model", "nowhere", "--finetune"], "--finetune is supported only by downstream.classify"),
     ],
 )
 def test_mistakes_are_told(place: Path, more: list[str], message: str) -> None:
