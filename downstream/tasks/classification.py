@@ -84,7 +84,7 @@ def class_names(data: LabelledTexts) -> tuple[str, ...]:
     names = set(data.labels)
     if len(names) < 2:
         raise CorpusError(
-            f"{data.source} has only one class ({data.labels[0]!r}); at least two are needed. "
+            f"{data.source} has one class only ({data.labels[0]!r}); at least two are needed. "
             "Check the label column"
         )
     if all(name.isascii() and name.isdecimal() for name in names):
@@ -121,5 +121,5 @@ def split_validation(labels: Ids, share: float, seed: int) -> tuple[Ids, Ids]:
         chosen.append(rng.permutation(members)[:count])
     validation = np.sort(np.concatenate(chosen))
     if not len(validation):
-        raise CorpusError("every class has only one text, so there are none for validation")
+        raise CorpusError("every class has one text only, so there are none for validation")
     return np.setdiff1d(np.arange(len(labels)), validation), validation
