@@ -140,12 +140,6 @@ def run(settings: Settings, task: Task, model_path: Path, progress: bool | None 
     return results
 
 
-def make_seeded(description: Description) -> TextModel:
-    """Return the described model with initial weights drawn from its seed."""
-    torch.manual_seed(description.seed)
-    return make_model(description)
-
-
 def _representations(
     settings: Settings, task: Task, model_path: Path, progress: bool | None
 ) -> tuple[FileRecord, dict[str, Store]]:
@@ -226,7 +220,8 @@ def _train_one(
     progress: bool | None,
 ) -> TrainedHead:
     start = time.monotonic()
-    model = make_seeded(description)
+    torch.manual_seed(description.seed)
+    model = make_model(description)
     history = fit(
         model,
         examples["train"],

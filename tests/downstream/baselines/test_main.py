@@ -81,7 +81,10 @@ def test_without_model_and_vectors_the_others_run(place: Path) -> None:
         (["--which", "untrained"], "needs --model DIR"),
         (["--which", "tfidf", "--text-columns", "body"], "no column 'body'"),
         (["--model", "nowhere"], "--model: there is no nowhere"),
-        (["--model", "nowhere", "--finetune"], "--finetune is supported only by downstream.classify"),
+        (
+            ["--model", "nowhere", "--finetune"],
+            "--finetune is supported only by downstream.classify",
+        ),
     ],
 )
 def test_mistakes_are_told(place: Path, more: list[str], message: str) -> None:
