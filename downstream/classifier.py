@@ -15,7 +15,8 @@ import numpy.typing as npt
 from bilm.embedding.embedder import Embedder
 from bilm.embedding.sentence_batches import windows
 from bilm.errors import CheckpointError, CorpusError
-from bilm.pretrained.model_directory import load_source
+from bilm.pretrained.digests import model_digest
+from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import (
     FeatureShape,
     PooledSource,
@@ -23,7 +24,6 @@ from downstream.features.batches import (
     WordTexts,
     pool_vectors,
 )
-from downstream.features.store_format import model_digest
 from downstream.features.texts_to_layers import pooled_layers, stream_words, tokenize
 from downstream.features.word_vectors import WordVectors, vectors_digest
 from downstream.heads.saved_head import Description, load_model
@@ -70,7 +70,7 @@ class TextClassifier:
             raise CheckpointError(
                 f"the biLM of {directory} is not at {bilm_path}; pass its path (--model)"
             )
-        embedder = Embedder(load_source(bilm_path))
+        embedder = Embedder(PretrainedBiLm.open(bilm_path))
         description.bilm.check("biLM", bilm_path, model_digest(embedder.pretrained))
         table = None
         if description.vectors is not None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bilm.embedding.embedder import Embedder
-from bilm.pretrained.model_directory import load_source
-from downstream.features.store_format import model_digest
+from bilm.pretrained.digests import model_digest
+from bilm.pretrained.model_directory import PretrainedBiLm
 
 MAX_LOADED_MODELS = 2
 
@@ -53,7 +53,7 @@ def _state_of(path: Path | str) -> _ModelState:
 
 @lru_cache(maxsize=MAX_LOADED_MODELS)
 def _load(state: _ModelState) -> Embedder:
-    return Embedder(load_source(state.directory))
+    return Embedder(PretrainedBiLm.open(state.directory))
 
 
 @lru_cache(maxsize=MAX_LOADED_MODELS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from bilm.errors import CheckpointError
 from bilm.files.reading import sha256_of
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
-from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.pretrained.digests import model_digest
 from downstream.features.texts_to_layers import TextReading
 from downstream.texts.labelled import digest_of
 
@@ -31,23 +30,6 @@ OFFSETS_FILE = "offsets.bin"
 WORDS_FILE = "words.bin"
 TYPES_FILE = "types.json"
 FILES = (LAYERS_FILE, OFFSETS_FILE, WORDS_FILE, TYPES_FILE)
-
-
-def model_digest(pretrained: PretrainedBiLm) -> str:
-    """Return a sha256 of everything that determines representations; the softmax does not."""
-    config = pretrained.model.config.model_dump(mode="json", exclude={"softmax", "dropout"})
-    tokenizer = pretrained.tokenizer
-    described = tokenizer.spec.to_json() if tokenizer is not None else None
-    digest = hashlib.sha256(json.dumps([config, described], sort_keys=True).encode())
-    if tokenizer is not None:
-        digest.update(tokenizer.model_bytes())
-    if pretrained.model.config.characters is None and pretrained.vocabulary is not None:
-        digest.update("\n".join(pretrained.vocabulary.words).encode())
-    for name, parameter in sorted(pretrained.model.named_parameters()):
-        if not name.startswith("softmax"):
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(parameter.detach().cpu().numpy()).data)
-    return digest.hexdigest()
 
 
 class StoreRecord(Section):

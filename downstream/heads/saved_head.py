@@ -8,15 +8,12 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from bilm.errors import CheckpointError
-from bilm.files.reading import open_regular
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import write_text
-from bilm.pretrained.tensors import save_tensors
+from bilm.pretrained.tensors import load_tensors, save_tensors
 from downstream.features.batches import FeatureShape
 from downstream.features.texts_to_layers import TextReading, poolings_of
 from downstream.heads.text_model import TextModel
@@ -125,11 +122,7 @@ def load_model(description: Description, directory: Path) -> TextModel:
     Their memory is allocated only after the shapes in the file have been checked.
     """
     path = directory / HEAD_FILE
-    open_regular(path, CheckpointError).close()
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError) as e:
-        raise CheckpointError(f"cannot read the head {path}: {e}") from None
+    tensors = load_tensors(path)
     try:
         with torch.device("meta"):
             shapes = make_model(description).state_dict()

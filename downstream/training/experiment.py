@@ -15,10 +15,10 @@ import torch
 
 from bilm.embedding.embedder import Embedder
 from bilm.errors import ConfigError
-from bilm.pretrained.model_directory import load_source
+from bilm.pretrained.digests import model_digest
+from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import Examples, Subset, make_source
 from downstream.features.store import Store, open_store
-from downstream.features.store_format import model_digest
 from downstream.features.texts_to_layers import TextReading
 from downstream.features.word_vectors import Table, WordVectors, vectors_digest
 from downstream.heads.saved_head import Description, FileRecord, make_model
@@ -144,7 +144,7 @@ def _representations(
     settings: Settings, task: Task, model_path: Path, progress: bool | None
 ) -> tuple[FileRecord, dict[str, Store]]:
     """Open the store of each file; the biLM is in memory only during this function."""
-    embedder = Embedder(load_source(model_path))
+    embedder = Embedder(PretrainedBiLm.open(model_path))
     reading = TextReading(settings.data.tokenized, settings.data.max_words)
     stores = {
         name: open_store(
