@@ -29,11 +29,12 @@ from bilm.embedding.embedder import Embedder
 from bilm.errors import CheckpointError, run_command
 from bilm.files.reading import open_regular
 from bilm.files.strict_json import parse_json
+from bilm.kernels.sampled_softmax import Candidates
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm, training_objective
 from bilm.model.negatives import log_expected_count, log_uniform
 from bilm.model.scalar_mix import ScalarMix
-from bilm.model.softmax import SampledSoftmax
+from bilm.model.softmax import VocabularySoftmax
 from bilm.pretrained.published_options import model_config_from_options
 from bilm.pretrained.published_weights import published_name, published_views
 from bilm.text.characters import BEGIN_WORD, END_WORD, SHIFT
@@ -182,10 +183,10 @@ def _compare_embeddings(embedder: Embedder, arrays: Arrays) -> Differences:
             mix = ScalarMix(
                 len(stacked),
                 initial_weights=arrays["mix_w"].tolist(),
-                initial_gamma=float(arrays["mix_gamma"]),
                 layer_norm=layer_norm,
                 penalty=float(arrays["l2_coef"]),
             )
+            mix.gamma.data.fill_(float(arrays["mix_gamma"]))
             differences[key] = _difference(
                 mix(stacked, mask)[mask], expected[key][expected["mask"]]
             )
@@ -222,7 +223,7 @@ def _word(ids: list[int]) -> str:
 
 def _compare_sampled_softmax(arrays: Arrays) -> Differences:
     size, dim = arrays["weight"].shape
-    softmax = SampledSoftmax(size, dim)
+    softmax = VocabularySoftmax(size, dim)
     with torch.no_grad():
         softmax.weight.copy_(torch.from_numpy(arrays["weight"]))
         softmax.bias.copy_(torch.from_numpy(arrays["bias"]).unsqueeze(1))
@@ -238,8 +239,11 @@ def _compare_sampled_softmax(arrays: Arrays) -> Differences:
         name: log_expected_count(ids, num_tries, size)
         for name, ids in (("true", targets), ("sampled", sampled))
     }
-    one_set = (hidden, targets, sampled, counts["true"], counts["sampled"])
-    losses = softmax.sampled_loss(*(tensor.unsqueeze(0) for tensor in one_set))[0]
+    losses = softmax.sampled_loss(
+        hidden.unsqueeze(0),
+        Candidates(targets.unsqueeze(0), counts["true"].unsqueeze(0)),
+        Candidates(sampled.unsqueeze(0), counts["sampled"].unsqueeze(0)),
+    )[0]
     losses.mean().backward()
     assert softmax.weight.grad is not None
     assert softmax.bias.grad is not None

@@ -20,10 +20,9 @@ def model_digest(pretrained: PretrainedBiLm) -> str:
     digest = hashlib.sha256()
     config = pretrained.model.config
     digest.update(config.model_dump_json(include={"characters", "lstm", "bidirectional"}).encode())
-    for name, parameter in sorted(pretrained.model.named_parameters()):
-        if not name.startswith("softmax."):
-            digest.update(f"{name} {tuple(parameter.shape)}".encode())
-            digest.update(parameter.detach().contiguous().cpu().numpy().data)
+    for name, parameter in sorted(pretrained.model.encoder_parameters()):
+        digest.update(f"{name} {tuple(parameter.shape)}".encode())
+        digest.update(parameter.detach().contiguous().cpu().numpy().data)
     if config.characters is None and pretrained.vocabulary is not None:
         digest.update(pretrained.vocabulary.digest.encode())
     tokenizer = pretrained.tokenizer

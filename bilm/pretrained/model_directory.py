@@ -146,7 +146,7 @@ class PretrainedBiLm:
         description = _read_description(directory / CONFIG_FILE)
         model = shape_only_model(description.model, description.vocabulary_size)
         if not description.has_softmax:
-            model.softmax = None
+            model = model.without_softmax()
         model = _read_weights(model, directory / WEIGHTS_FILE)
         vocabulary = None
         if (directory / VOCABULARY_FILE).exists():

@@ -119,9 +119,7 @@ def _shape_only_model(
         )
     is_needed = has_softmax or config.characters is None
     model = shape_only_model(config, vocabulary_size if is_needed else None)
-    if not has_softmax:
-        model.softmax = None
-    return model
+    return model if has_softmax else model.without_softmax()
 
 
 def save_published(model: BiLm, options_json: Path, weights_hdf5: Path) -> None:

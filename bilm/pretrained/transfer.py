@@ -19,8 +19,6 @@ from bilm.text.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
-_WORD_TABLES = ("softmax.", "encoder.weight")  # prefixes of weights with one row per word
-
 
 def initialize_from(model: BiLm, vocabulary: Vocabulary, path: Path) -> None:
     """Copy the weights of the model at `path` (see `PretrainedBiLm.open`) into `model`."""
@@ -39,9 +37,14 @@ def initialize_from(model: BiLm, vocabulary: Vocabulary, path: Path) -> None:
     source_weights = dict(source.model.named_parameters())
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if not name.startswith(_WORD_TABLES):
+            if name not in _word_tables(model):
                 parameter.copy_(source_weights[name])
         _copy_rows(model, vocabulary, source)
+
+
+def _word_tables(model: BiLm) -> set[str]:
+    """Return the names of the weights with one row per word."""
+    return {"encoder.weight", *(name for name, _ in model.softmax_parameters())}
 
 
 def _copy_rows(model: BiLm, vocabulary: Vocabulary, source: PretrainedBiLm) -> None:
@@ -53,7 +56,7 @@ def _copy_rows(model: BiLm, vocabulary: Vocabulary, source: PretrainedBiLm) -> N
     source_rows = torch.tensor([source.vocabulary[word] for word in words])
     source_weights = dict(source.model.named_parameters())
     for name, parameter in model.named_parameters():
-        if name.startswith(_WORD_TABLES) and name in source_weights:
+        if name in _word_tables(model) and name in source_weights:
             parameter[target_rows] = source_weights[name][source_rows]
     logger.info(
         "init_from: %s of %s words keep their softmax rows",

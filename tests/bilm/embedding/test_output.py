@@ -27,7 +27,8 @@ def test_rejects_bad_choices(arguments: dict[str, Any], message: str) -> None:
 
 def test_mix_weights_equal_a_scalar_mix() -> None:
     embedder = golden_embedder()
-    mix = ScalarMix(3, initial_weights=[0.3, -1.0, 2.0], initial_gamma=1.7)
+    mix = ScalarMix(3, initial_weights=[0.3, -1.0, 2.0])
+    mix.gamma.data.fill_(1.7)
     (mixed,) = embedder.embed(SENTENCES[:1], output=Output(mix_weights(mix)))
     (layers,) = embedder.embed(SENTENCES[:1])
     expected = mix(torch.from_numpy(layers)).detach().numpy()
