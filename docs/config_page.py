@@ -42,7 +42,7 @@ def _rows(section: type[BaseModel], prefix: str) -> Iterator[str]:
         description = description or field.description or ""
         if field.is_required():
             default = "required"
-        elif inner is not None and field.default_factory is not None:
+        elif inner is not None:
             default = "its defaults"
         else:
             default = f"`{json.dumps(field.default)}`"

@@ -107,7 +107,7 @@ FAULTS = {
     ),
     "activation before the bias": Fault(
         "x = torch.relu(x) if",
-        "x = torch.relu(self._maxima(char_ids)) + torch.cat(list(self.filter_biases)) if",
+        "x = torch.relu(maxima) + torch.cat(list(self.filter_biases)) if",
         (TRACE, EMBEDDINGS),
     ),
     "accumulator from 0": Fault(
@@ -116,13 +116,13 @@ FAULTS = {
         (TRACE,),
     ),
     "cell not clipped": Fault(
-        "clips = (self.config.cell_clip or math.inf, ",
-        "clips = (math.inf, ",
+        "cell=self.config.cell_clip or math.inf,",
+        "cell=math.inf,",
         (TRACE, EMBEDDINGS),
     ),
     "projection not clipped": Fault(
-        "self.config.projection_clip or math.inf)",
-        "math.inf)",
+        "projection=self.config.projection_clip or math.inf,",
+        "projection=math.inf,",
         (TRACE, EMBEDDINGS),
     ),
     "state not carried": Fault(
