@@ -39,7 +39,7 @@ def test_save_and_read(tmp_path: Path) -> None:
     assert newest.run["progress"] == {"x": 8.1}
     assert newest.tensor(WEIGHTS, "a").tolist() == [8.0, 8.0, 8.0]
     assert newest.names(OPTIMIZER) == {"a/sum"}
-    with pytest.raises(CheckpointError, match="no 'b'"):
+    with pytest.raises(CheckpointError, match="no tensor 'b'"):
         newest.tensor(WEIGHTS, "b")
 
 
@@ -163,7 +163,7 @@ def test_what_is_signed_is_not_believed(tmp_path: Path) -> None:
     whole = weights.read_bytes()
     weights.write_bytes(b"\x80\x04 a pickle, perhaps")
     sign(path)
-    with pytest.raises(CheckpointError, match=r"weights\.safetensors is not a whole safetensors"):
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors is not an intact safetensors"):
         store.newest()
     weights.unlink()
     os.mkfifo(weights)
