@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bilm.errors import CorpusError
-from bilm.files.mapping import Bytes, npy_array
+from bilm.files.reading import Bytes, npy_array
 from bilm.text.characters import (
     BEGIN_SENTENCE,
     BEGIN_WORD,

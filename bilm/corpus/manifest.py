@@ -210,8 +210,6 @@ def _check_shard(shard: ShardInfo, path: Path, place: str) -> None:
         raise _broken(path, place, "blocks overlap")
 
 
-TRAIN, HELDOUT = "train", "heldout"
-
 TRAIN = "train"
 
 HELDOUT = "heldout"

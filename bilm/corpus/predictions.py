@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bilm.corpus.reader import Corpus
-from bilm.files.mapping import Ids
+from bilm.files.reading import Ids
 from bilm.text.vocabulary import BEGIN_SENTENCE_ID, END_SENTENCE_ID
 
 

@@ -41,7 +41,7 @@ from bilm.corpus.manifest import (
     read_manifest,
 )
 from bilm.errors import CorpusError
-from bilm.files.mapping import Bytes, Ids, Stamp, map_file, sha256, stamp
+from bilm.files.reading import Bytes, Ids, Stamp, map_file, sha256, stamp
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, Tokenizer, load_tokenizer
 from bilm.text.vocabulary import UNKNOWN_ID, Vocabulary
 
@@ -197,7 +197,7 @@ class Corpus:
         with self._lock:
             if name not in self._maps:
                 self._stamps[name] = stamp(self.path / name)
-                self._maps[name] = map_file(self.path / name, self._files[name].bytes)
+                self._maps[name] = map_file(self.path / name, self._files[name].bytes, CorpusError)
             return self._maps[name]
 
     def refuse_changes(self) -> None:

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bilm.corpus.predictions import BlockStream, Place
-from bilm.files.mapping import Ids
+from bilm.files.reading import Ids
 from bilm.text.vocabulary import IGNORED
 
 _CHUNK_PREDICTIONS = 1 << 16  # slots gathered at once, so that Python's share of the time is small

@@ -29,7 +29,7 @@ from bilm.corpus.manifest import (
 )
 from bilm.corpus.reader import Corpus
 from bilm.errors import CorpusError
-from bilm.files.mapping import Ids, map_file, npy_bytes, sha256
+from bilm.files.reading import Ids, map_file, npy_bytes, sha256
 from bilm.files.writing import write_text
 from bilm.text.characters import (
     SPECIAL_WORDS,
@@ -230,13 +230,13 @@ def write_manifest(
 
 def _file_info(path: Path) -> dict[str, Any]:
     size = path.stat().st_size
-    return {"bytes": size, "sha256": sha256(map_file(path, size))}
+    return {"bytes": size, "sha256": sha256(map_file(path, size, CorpusError))}
 
 
 def _count_unknown(directory: Path, split: SplitInfo, vocabulary_size: int, num_types: int) -> int:
     total = 0
     for shard in split.shards:
-        words = map_file(directory / shard.name, shard.bytes).view("<i4")
+        words = map_file(directory / shard.name, shard.bytes, CorpusError).view("<i4")
         for offset, _, _, num_words in shard.blocks:
             ids = words[offset // 4 :][:num_words]
             if ids.max() >= num_types:

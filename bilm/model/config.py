@@ -6,9 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bilm.files.sections import Section
-
-PositiveInt = Annotated[int, Field(ge=1)]
+from bilm.files.sections import PositiveInt, Section
 
 # Far beyond what can be trained; what stands in a file must not decide how much is allocated.
 Width = Annotated[int, Field(ge=1, le=1 << 20)]

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from bilm.errors import CheckpointError
+from bilm.files.writing import reject_existing
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import VOCABULARY_FILE, PretrainedBiLm
 
@@ -40,8 +41,7 @@ def published_paths(directory: Path, overwrite: bool) -> tuple[Path, Path]:
         raise CheckpointError(f"{directory} is a file; a directory is expected")
     names = ("options.json", "weights.hdf5", VOCABULARY_FILE)
     for path in (directory / name for name in names):
-        if path.exists() and not overwrite:
-            raise CheckpointError(f"{path} exists already; choose another place, or --overwrite")
+        reject_existing(path, CheckpointError, overwrite)
     return directory / names[0], directory / names[1]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from bilm.errors import CheckpointError
 from bilm.files.strict_json import read_json
-from bilm.files.writing import atomic_directory, write_text
+from bilm.files.writing import atomic_directory, reject_existing, write_text
 
 RESULTS_FILE = "results.json"
 
@@ -54,8 +54,7 @@ def check_free(output: Path, kind: str, overwrite: bool) -> None:
     """Refuse, before anything is computed, a place that a page of this kind cannot go to."""
     if not output.exists() or (output.is_dir() and not any(output.iterdir()) and overwrite):
         return
-    if not overwrite:
-        raise CheckpointError(f"{output} exists already; choose another place, or say --overwrite")
+    reject_existing(output, CheckpointError, overwrite)
     try:
         tree = read_json(output / RESULTS_FILE, CheckpointError, 1 << 28)
     except CheckpointError:

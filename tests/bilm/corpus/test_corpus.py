@@ -373,7 +373,7 @@ def lengthen(corpus: Corpus) -> None:
         (replace_by_link, r"train-00001\.tar is a symbolic link"),
         (replace_by_pipe, r"train-00001\.tar is not a regular file"),
         (replace_by_directory, r"train-00001\.tar is not a regular file"),
-        (lengthen, r"train-00001\.tar has [\d,]+ bytes, but corpus\.json says [\d,]+"),
+        (lengthen, r"train-00001\.tar has [\d,]+ bytes, but [\d,]+ are expected"),
     ],
 )
 def test_files_that_are_missing_added_or_changed(
@@ -501,7 +501,7 @@ def test_no_odd_value_anywhere_leads_past_our_own_errors(corpus: Corpus) -> None
         ("[" * 100_000, "nested too deeply"),
         ('{"format": "bilm-corpus", "version": ' + "9" * 5000 + "}", "corpus.json: "),
         ('{"format": "bilm-corpus", "version": NaN}', "is NaN, which is not a finite number"),
-        ('{"format": "bilm-corpus", "format": "bilm-corpus"}', "stands twice"),
+        ('{"format": "bilm-corpus", "format": "bilm-corpus"}', "is duplicated"),
     ],
 )
 def test_what_is_no_manifest_is_refused(corpus: Corpus, text: str, message: str) -> None:
