@@ -1,8 +1,8 @@
 """Vectors of a text: `python launch/embed.py --model MODEL --input TEXT --output OUTPUT.hdf5`
 
 MODEL is a run (its best model), a model directory, or a directory with options.json and
-weights.hdf5; or give these two as --options and --weights. TEXT has a sentence a line (.gz, .bz2
-and .xz too). The output is the published form: dataset "0", "1", ... by line, of shape
+weights.hdf5; or give these two as --options and --weights. TEXT has one sentence per line (.gz,
+.bz2, .xz and .zst too). The output is the published form: dataset "0", "1", ... by line, of shape
 (layers + 1, words, 2 x dim); an empty line has 0 words, or pooled zeros.
 
 It may be killed at any moment: the same command goes on where it stopped, in OUTPUT.partial/,
@@ -13,20 +13,16 @@ output's disk space; memory does not grow with the text.
 from __future__ import annotations
 
 import argparse
-import bz2
-import gzip
 import hashlib
+import itertools
 import logging
-import lzma
 import sys
-import zlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
-from bilm.text.lines import bounded_lines
+from bilm.text.lines import LineReader
 
 if TYPE_CHECKING:
     from bilm.embedding.dump import EmbeddingDump
@@ -121,8 +117,9 @@ def _write(
     embedder = Embedder(pretrained, limits)
     if dump.num_lines:
         print(f"going on from line {dump.num_lines}", file=sys.stderr)
-    reader = _Lines(arguments.input)
-    sentences = (tokenizer.tokenize(line) for line in reader.lines(dump.num_lines))
+    reader = LineReader(arguments.input)
+    remaining = itertools.islice(reader.lines(), dump.num_lines, None)
+    sentences = (tokenizer.tokenize(line) for line in remaining)
     is_shown = arguments.progress or sys.stderr.isatty()
     with tqdm(
         total=arguments.input.stat().st_size,
@@ -192,41 +189,6 @@ def _tokenizer(arguments: argparse.Namespace, pretrained: PretrainedBiLm) -> Tok
             "tokenised text, or --tokenizer moses for raw text"
         )
     return pretrained.tokenizer
-
-
-class _Lines:
-    """The lines of a file, and how many of its bytes have been read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.bytes_read = 0
-
-    def lines(self, start: int) -> Iterator[str]:
-        """Those from number `start` on. Only line feeds break lines."""
-        number = -1
-        try:
-            with open(self.path, "rb") as raw:
-                for number, line in enumerate(
-                    bounded_lines(_decompressed(raw, self.path), self.path)
-                ):
-                    if number >= start:
-                        self.bytes_read = raw.tell()
-                        yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as e:
-            raise CorpusError(
-                f"{self.path}, line {number + 1} is not UTF-8: byte {e.start + 1} of the line is "
-                f"{e.object[e.start]:#04x}; convert the file"
-            ) from None
-        except EOFError:
-            raise CorpusError(f"{self.path} is cut short: the compressed data ends early") from None
-        except (OSError, zlib.error, lzma.LZMAError) as e:
-            raise CorpusError(f"cannot read {self.path}: {e}") from None
-
-
-def _decompressed(raw: BinaryIO, path: Path) -> BinaryIO:
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-    opener = openers.get(path.suffix)
-    return raw if opener is None else cast(BinaryIO, opener(raw))
 
 
 def _digest(path: Path) -> str:

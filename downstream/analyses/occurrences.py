@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import gzip
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bilm.errors import CheckpointError, CorpusError
+from bilm.errors import CheckpointError
+from bilm.text.lines import LineReader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,18 +117,8 @@ def _sentences(arguments: argparse.Namespace) -> Iterator[tuple[str, str | None]
         )
         yield from zip(data.texts, data.labels, strict=True)
         return
-    path = arguments.text
-    try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8") as file:
-            for line in file:
-                yield line, None
-    except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}") from None
-    except UnicodeDecodeError:
-        raise CorpusError(f"{path} is not UTF-8 text; convert it") from None
-    except (EOFError, zlib.error, OSError) as e:
-        raise CorpusError(f"cannot read {path}: {e}") from None
+    for line in LineReader(arguments.text).lines():
+        yield line, None
 
 
 def _tokenizer(embedder: Embedder, arguments: argparse.Namespace) -> Tokenizer:

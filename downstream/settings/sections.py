@@ -13,13 +13,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from bilm.errors import ConfigError
-from bilm.files.sections import Section
-from bilm.model.config import PositiveInt
-
-Format = Literal["csv", "tsv", "jsonl", "text"]
-Share = Annotated[float, Field(ge=0, lt=1)]
-
-Name = Annotated[str, Field(min_length=1)]
+from bilm.files.sections import Name, PositiveInt, Section, Share
+from bilm.text.tables import Format as Format
 
 MIXES = "trainable, frozen, learned, average, top, layer:K, none"
 
