@@ -70,6 +70,7 @@ def main() -> int:
 def _evaluate(arguments: argparse.Namespace) -> Perplexity:
     # torch and deepspeed only now, so that --help answers at once
     from bilm.corpus.batches import BatchStream
+    from bilm.corpus.global_batch import GlobalBatch, RankShare
     from bilm.corpus.reader import Corpus
     from bilm.distributed.ranks import Cluster
     from bilm.pretrained.model_directory import load_source
@@ -86,11 +87,8 @@ def _evaluate(arguments: argparse.Namespace) -> Perplexity:
             stream = BatchStream(
                 corpus,
                 arguments.split,
-                arguments.rows,
-                arguments.unroll,
-                rank=cluster.rank,
-                world=cluster.world,
-                shuffle=False,
+                GlobalBatch(arguments.rows, arguments.unroll, shuffle=False, rows_setting="--rows"),
+                RankShare(cluster.rank, cluster.world),
                 max_characters=characters.max_characters
                 if characters is not None
                 else MIN_CHARACTERS,

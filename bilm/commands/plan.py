@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from bilm.corpus.global_batch import RankShare
 from bilm.corpus.manifest import MANIFEST_FILE, read_manifest
 from bilm.errors import ConfigError, CorpusError
 from bilm.model.language_model import DIRECTIONS, BiLm
@@ -72,8 +73,9 @@ def _line(
     config: Config, counts: dict[str, int], world: int, steps: int, words_per_second: float | None
 ) -> str:
     rows = config.deepspeed.train_batch_size
-    parts = world * config.deepspeed.gradient_accumulation_steps
-    if rows % parts:
+    share = RankShare(world=world, accumulation=config.deepspeed.gradient_accumulation_steps)
+    if not share.divides(rows):
+        parts = world * share.accumulation
         return f"  {world:>5}   {rows} rows cannot be shared by {parts} parts equally"
     dense, sparse = traffic(config, counts, world)
     hours = "-"

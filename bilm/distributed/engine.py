@@ -25,8 +25,8 @@ from deepspeed.utils import (
 )
 from torch import Tensor, nn
 
+from bilm.corpus.global_batch import RankShare
 from bilm.distributed.ranks import Cluster
-from bilm.errors import ConfigError
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm
 from bilm.training.config import Config
@@ -161,13 +161,8 @@ class Engine:
 
 def _deepspeed_config(config: Config, world: int) -> dict[str, Any]:
     section = config.deepspeed.model_dump(mode="json", exclude_none=True)
-    parts = world * config.deepspeed.gradient_accumulation_steps
-    if config.deepspeed.train_batch_size % parts:
-        raise ConfigError(
-            f"deepspeed.train_batch_size is {config.deepspeed.train_batch_size}, to be shared by "
-            f"{world} ranks of {config.deepspeed.gradient_accumulation_steps} micro-batches each; "
-            f"it must be a multiple of {parts}"
-        )
+    share = RankShare(world=world, accumulation=config.deepspeed.gradient_accumulation_steps)
+    share.rows_per_batch(config.deepspeed.train_batch_size, "deepspeed.train_batch_size")
     section["gradient_clipping"] = 0.0  # said, since DeepSpeed clips at 1.0 by default
     if config.deepspeed.zero_optimization.stage > 0:
         section["gradient_clipping"] = config.train.max_gradient_norm or 0.0

@@ -10,12 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
 
 from bilm.corpus.batches import BatchStream
+from bilm.corpus.global_batch import GlobalBatch, RankShare
 from bilm.corpus.manifest import HELDOUT, TRAIN
 from bilm.corpus.reader import Corpus
 from bilm.distributed.engine import Engine
@@ -109,21 +109,15 @@ def _streams(
     if int(os.environ.get("LOCAL_RANK", 0)) == 0:
         corpus.verify()  # once per machine; every file, before anything is trained on it
     characters = config.model.characters
-    common: dict[str, Any] = {
-        "unroll": config.data.unroll_steps,
-        "seed": config.train.seed,
-        "rank": cluster.rank,
-        "world": cluster.world,
-        "max_characters": characters.max_characters if characters is not None else MIN_CHARACTERS,
-        "verified": True,
-    }
-    stream = BatchStream(
-        corpus,
-        TRAIN,
-        config.deepspeed.train_batch_size,
-        accumulation=config.deepspeed.gradient_accumulation_steps,
-        **common,
+    max_characters = characters.max_characters if characters is not None else MIN_CHARACTERS
+    batch = GlobalBatch(
+        rows=config.deepspeed.train_batch_size,
+        unroll=config.data.unroll_steps,
+        seed=config.train.seed,
+        rows_setting="deepspeed.train_batch_size",
     )
+    share = RankShare(cluster.rank, cluster.world, config.deepspeed.gradient_accumulation_steps)
+    stream = BatchStream(corpus, TRAIN, batch, share, max_characters=max_characters, verified=True)
     if stream.num_predictions == 0:
         raise CorpusError(f"the corpus {corpus.path} has no training text")
     if HELDOUT not in corpus.splits or not corpus.splits[HELDOUT].sentences:
@@ -138,13 +132,16 @@ def _streams(
                 "--which newest exports the newest checkpoint)"
             )
         return stream, None
-    rows = config.train.evaluation.rows
-    if rows % cluster.world:
-        raise ConfigError(
-            f"train.evaluation.rows is {rows}, which {cluster.world} ranks cannot share equally; "
-            f"set it to a multiple of {cluster.world}"
-        )
-    return stream, BatchStream(corpus, HELDOUT, rows, shuffle=False, **common)
+    batch = GlobalBatch(
+        rows=config.train.evaluation.rows,
+        unroll=config.data.unroll_steps,
+        shuffle=False,
+        rows_setting="train.evaluation.rows",
+    )
+    share = RankShare(cluster.rank, cluster.world)
+    return stream, BatchStream(
+        corpus, HELDOUT, batch, share, max_characters=max_characters, verified=True
+    )
 
 
 def _num_steps(config: Config, stream: BatchStream) -> int:

@@ -29,10 +29,10 @@ def _to(negatives: list[Negatives] | None, device: torch.device) -> list[Negativ
 def batch_tensors(
     batch: Batch, corpus: Corpus, config: ModelConfig, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Words, inverse and targets of a batch, as the model takes them."""
+    """Return the words, the word index and the targets of a batch as tensors."""
     directions = config.num_directions
     words = batch.char_ids if config.characters is not None else corpus.softmax_ids(batch.words)
-    arrays = (words, batch.inverse[:directions], batch.targets[:directions])
+    arrays = (words, batch.word_index[:directions], batch.targets[:directions])
     first, second, third = (torch.from_numpy(array).to(device).long() for array in arrays)
     return first, second, third
 

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,7 @@ from bilm.corpus.manifest import HELDOUT, SPLITS, TRAIN
 from bilm.distributed.process import peak_bytes
 from bilm.errors import CorpusError
 from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD
-from bilm.text.tokenizers import load_tokenizer
+from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
 from data_tools.building.spool import Sentences
 from data_tools.building.workers import ordered_map
 from data_tools.reading.chunks import Chunk, texts_of
@@ -39,7 +38,7 @@ class EncodeOptions:
     """How to read text, and the tokenizer with the directory of its files."""
 
     text: TextOptions
-    tokenizer: dict[str, Any]
+    tokenizer: TokenizerSpec
     tokenizer_directory: Path
 
 
@@ -76,7 +75,7 @@ class Encoder:
         text = options.text
         self._text_options = text
         self._tokenizer = load_tokenizer(options.tokenizer, options.tokenizer_directory)
-        self._has_pieces = options.tokenizer["name"] == "sentencepiece"
+        self._has_pieces = options.tokenizer.name == "sentencepiece"
         self._is_heldout = HeldoutChoice(text.heldout_share, text.seed)
         self._split = sentence_splitter(text.lines)
 

@@ -9,6 +9,7 @@ from bilm.corpus.manifest import HELDOUT
 from bilm.errors import ConfigError
 from bilm.text.characters import SPECIAL_WORDS
 from bilm.text.lines import Errors
+from bilm.text.tokenizers import TokenizerName, TokenizerSpec
 from data_tools.reading.chunks import DEFAULT_FIELD, InputFile
 
 PUBLISHED_VOCABULARY_SIZE = 793_471
@@ -54,7 +55,7 @@ class TextOptions:
 class TokenizerOptions:
     """A tokenizer and, for sentencepiece, its model or the size of the model to train."""
 
-    name: str
+    name: TokenizerName
     language: str = "en"
     lowercase: bool = False
     sentencepiece_model: Path | None = None
@@ -65,10 +66,10 @@ class TokenizerOptions:
         if self.sentencepiece_model is not None and self.name != "sentencepiece":
             raise ConfigError("--sentencepiece-model requires --tokenizer sentencepiece")
 
-    def spec(self) -> dict[str, object]:
-        """Return the tokenizer's entry in `corpus.json`."""
-        language = {"language": self.language} if self.name == "moses" else {}
-        return {"name": self.name, "lowercase": self.lowercase, **language}
+    def spec(self) -> TokenizerSpec:
+        """Return the description of the tokenizer in `corpus.json`."""
+        language = self.language if self.name == "moses" else None
+        return TokenizerSpec(name=self.name, lowercase=self.lowercase, language=language)
 
 
 @dataclass(frozen=True)

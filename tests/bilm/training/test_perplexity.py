@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bilm.corpus.batches import BatchStream
+from bilm.corpus.global_batch import GlobalBatch, RankShare
 from bilm.errors import DivergedError
 from bilm.model.language_model import BiLm
 from bilm.training.perplexity import Perplexity, loss_sums, perplexity, perplexity_of
@@ -26,9 +27,10 @@ def test_the_rows_of_two_ranks_sum_up_to_those_of_one(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = BiLm(tiny_model_config(dropout=0.5), corpus.vocabulary_size).train()
     device = torch.device("cpu")
-    one = loss_sums(model, BatchStream(corpus, "train", 4, 5, shuffle=False), device)
+    batch = GlobalBatch(4, 5, shuffle=False)
+    one = loss_sums(model, BatchStream(corpus, "train", batch), device)
     parts = [
-        loss_sums(model, BatchStream(corpus, "train", 4, 5, 0, rank, 2, shuffle=False), device)
+        loss_sums(model, BatchStream(corpus, "train", batch, RankShare(rank, 2)), device)
         for rank in range(2)
     ]
     torch.testing.assert_close(sum(parts), one, atol=1e-5, rtol=1e-6)
