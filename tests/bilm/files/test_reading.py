@@ -1,21 +1,26 @@
-"""Pipes, devices, directories and links in a file's place; lines and files without end."""
-
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from bilm.errors import ConfigError, CorpusError
-from bilm.files.reading import open_regular, read_regular, sha256_of
-from bilm.files.writing import open_lock
-from bilm.text.lines import bounded_lines
+from bilm.errors import CheckpointError, ConfigError, CorpusError
+from bilm.files.reading import (
+    map_file,
+    npy_array,
+    npy_bytes,
+    open_regular,
+    read_regular,
+    sha256,
+    sha256_of,
+    stamp,
+)
 
 
-def test_only_regular_files_are_opened(tmp_path: Path) -> None:
+def test_opens_only_regular_files(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/zero")
     for path in (tmp_path, tmp_path / "pipe", tmp_path / "device"):
@@ -23,11 +28,11 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
             open_regular(path, ConfigError)
     with pytest.raises(ConfigError, match="none: No such file"):
         open_regular(tmp_path / "none", ConfigError)
-    with pytest.raises(ConfigError, match="it is no path"):
+    with pytest.raises(ConfigError, match="a path cannot contain a NUL"):
         open_regular(Path("a\0b"), ConfigError)
 
 
-def test_content_and_digest(tmp_path: Path) -> None:
+def test_reads_content_and_digest(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"12345")
     assert read_regular(path, ConfigError, 5) == b"12345"
@@ -36,19 +41,49 @@ def test_content_and_digest(tmp_path: Path) -> None:
     assert sha256_of(path, ConfigError) == hashlib.sha256(b"12345").hexdigest()
 
 
-def test_lines_have_an_end() -> None:
-    assert list(bounded_lines(io.BytesIO(b"ab\nabc\nabcd"), Path("x"), 4)) == [
-        *(b"ab\n", b"abc\n", b"abcd")
-    ]
-    with pytest.raises(CorpusError, match="x, line 2 has more than 4"):
-        list(bounded_lines(io.StringIO("a\nabcde"), Path("x"), 4))
+def test_maps_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"12345")
+    mapped = map_file(path, 5, CorpusError)
+    assert mapped.tobytes() == b"12345"
+    assert sha256(mapped) == hashlib.sha256(b"12345").hexdigest()
+    (tmp_path / "empty").touch()
+    assert len(map_file(tmp_path / "empty", 0, CorpusError)) == 0
 
 
-def test_a_lock_is_no_link(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    for path in (tmp_path / "link", tmp_path):
-        with pytest.raises(OSError, match=r"."):
-            open_lock(path)
-    assert not (tmp_path / "elsewhere").exists()
-    open_lock(tmp_path / "lock").close()
-    assert (tmp_path / "lock").is_file()
+def test_map_file_rejects_anything_else_with_the_given_error(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    os.mkfifo(tmp_path / "pipe")
+    for name, num_bytes, message in (
+        ("none", 5, "is missing"),
+        ("link", 5, "is a symbolic link"),
+        ("pipe", 5, "is not a regular file"),
+        ("a", 6, "has 5 bytes, but 6 are expected"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            map_file(tmp_path / name, num_bytes, CheckpointError)
+
+
+def test_stamp_changes_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert stamp(path) is None
+    path.write_bytes(b"1")
+    before = stamp(path)
+    assert before == stamp(path)
+    path.write_bytes(b"12")
+    assert before != stamp(path)
+
+
+def test_npy_round_trip_and_wrong_headers() -> None:
+    array = np.arange(7, dtype="<i8")
+    data = np.frombuffer(npy_bytes(array), dtype=np.uint8)
+    np.testing.assert_array_equal(npy_array(data, "<i8", 7, Path("x")), array)
+    for content, dtype, length, message in (
+        (data, "<i4", 7, r"holds <i8 \(7,\), but <i4 \(7,\) is expected"),
+        (data, "<i8", 8, "holds"),
+        (data[:-1], "<i8", 7, "its header contradicts"),
+        (data[:4], "<i8", 7, "not an .npy file of one dimension"),
+    ):
+        with pytest.raises(CorpusError, match=message):
+            npy_array(content, dtype, length, Path("x"))
