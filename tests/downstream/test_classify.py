@@ -122,7 +122,7 @@ def test_same_settings_same_figures(place: Path) -> None:
         (["--mix", "layer:3"], "the model has 3 layers"),
         (["--mix", "frozen", "--mix-weights", "1,2"], "has 2 numbers"),
         (["--model", "nowhere"], "nowhere is neither a run"),
-        (["--train", "nowhere.csv"], "there is no file nowhere.csv"),
+        (["--train", "nowhere.csv"], "cannot read nowhere.csv: No such file"),
     ],
 )
 def test_mistakes(place: Path, more: list[str], message: str) -> None:

@@ -120,7 +120,7 @@ def test_labelled_text_is_measured_and_a_query_is_not_its_own_neighbour(place: P
         (["--neighbours", "0"], "--neighbours is 0"),
         (["--word", "zebra"], "has 0 sentence"),
         (["--query", "no such"], "lacks the word 'bank'"),
-        (["--text", "nowhere.txt"], "there is no file nowhere.txt"),
+        (["--text", "nowhere.txt"], "cannot read nowhere.txt: No such file"),
     ],
 )
 def test_mistakes_are_told(place: Path, more: list[str], message: str) -> None:

@@ -96,7 +96,7 @@ def test_a_new_word_gets_the_most_frequent_tag() -> None:
         (["--strength", "-1"], "--strength is -1"),
         (["--strength", "nan"], "--strength is nan"),
         (["--tags", "xpos"], "has one value of xpos only, '_'"),
-        (["--train", "nowhere.conllu"], "there is no file"),
+        (["--train", "nowhere.conllu"], "cannot read nowhere.conllu: No such file"),
     ],
 )
 def test_mistakes_are_told(place: Path, more: list[str], message: str) -> None:
