@@ -30,7 +30,7 @@ from bilm.corpus.predictions import BlockStream, Place
 from bilm.corpus.reader import Corpus
 from bilm.corpus.row_layouts import DEALT_STEPS_KEPT, CutRows, DealtRows
 from bilm.errors import ConfigError, CorpusError
-from bilm.files.reading import Ids
+from bilm.files.mapping import Ids
 from bilm.text.characters import CharIds
 from bilm.text.vocabulary import IGNORED
 

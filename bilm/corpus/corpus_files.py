@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bilm.corpus.manifest import MANIFEST_FILE, FileInfo, ShardInfo
 from bilm.errors import CorpusError
-from bilm.files.reading import Bytes, Stamp, map_file, sha256, stamp
+from bilm.files.mapping import Bytes, Stamp, map_file, sha256, stamp
 
 _CHECK_SECONDS = 1.0
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bilm.errors import CorpusError
-from bilm.files.reading import Bytes, npy_array
+from bilm.files.mapping import Bytes, npy_array
 from bilm.text.characters import SPECIAL_WORDS, CharIds, spell
 
 BYTES_FILE = "lexicon.bin"

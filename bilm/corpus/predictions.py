@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from bilm.corpus.global_batch import GlobalBatch
 from bilm.corpus.reader import Corpus
-from bilm.files.reading import Ids
+from bilm.files.mapping import Ids
 from bilm.text.vocabulary import BEGIN_SENTENCE_ID, END_SENTENCE_ID
 
 _MAX_DECODED_BYTES = 1 << 28

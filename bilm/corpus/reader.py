@@ -33,7 +33,7 @@ from bilm.corpus.manifest import (
     read_manifest,
 )
 from bilm.errors import CorpusError
-from bilm.files.reading import Ids
+from bilm.files.mapping import Ids
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, Tokenizer, load_tokenizer
 from bilm.text.vocabulary import UNKNOWN_ID, Vocabulary
 

@@ -35,7 +35,7 @@ from bilm.corpus.manifest import (
 )
 from bilm.corpus.reader import Corpus
 from bilm.errors import CorpusError
-from bilm.files.reading import Ids, map_file, npy_bytes, sha256
+from bilm.files.mapping import Ids, map_file, npy_bytes, sha256
 from bilm.files.writing import write_text
 from bilm.text.characters import SPECIAL_WORDS
 from bilm.text.tokenizers import TokenizerSpec

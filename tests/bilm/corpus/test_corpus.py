@@ -426,7 +426,7 @@ SHARD = "splits.train.shards.1"
         (f"{SHARD}.name", "train-00000.tar", "is not 'train-00001.tar'"),
         (f"{SHARD}.bytes", 10**20, f"{SHARD}.bytes: "),
         (f"{SHARD}.bytes", 512, "more words than|reaches beyond"),
-        (f"{SHARD}.bytes", 4609, "beyond the 4609 bytes|but corpus.json says"),
+        (f"{SHARD}.bytes", 4609, "beyond the 4609 bytes|are expected"),
         (f"{SHARD}.words", 9, "not the sums of the blocks"),
         (f"{SHARD}.sentences", 4, "not the sums of the blocks"),
         (f"{SHARD}.blocks", [], "a shard has blocks"),
