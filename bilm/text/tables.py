@@ -35,7 +35,7 @@ _SUFFIXES: dict[str, Format] = {
 
 
 def format_of(path: Path) -> Format:
-    """Return the format that the extension of `path` stands for, ignoring a compression."""
+    """Return the format of the extension of `path`, ignoring that of a compression."""
     name = path.name
     for suffix in COMPRESSIONS:
         name = name.removesuffix(suffix)
@@ -60,7 +60,7 @@ class Row(NamedTuple):
 class Table:
     """The requested columns of a CSV or TSV file.
 
-    `header` tells whether the first row is a header; by default it is if any column is given by
+    `header` is whether the first row is a header; by default it is if any column is given by
     name. With `strict`, rows of different lengths, duplicate names in the header and misplaced
     quotes are errors; otherwise a row may have any length that includes the requested columns.
     """
@@ -72,7 +72,7 @@ class Table:
 
     def rows(self, reader: LineReader) -> Iterator[Row]:
         """Yield the rows of the file of `reader` that are not blank, without the header."""
-        csv.field_size_limit(MAX_LINE_BYTES)  # of the whole process; this is its only user here
+        csv.field_size_limit(MAX_LINE_BYTES)  # a process-wide setting, set only here
         if self.format == "csv":
             parser = csv.reader(_lines_with_ends(reader), strict=self.strict)
         else:
