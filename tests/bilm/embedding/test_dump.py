@@ -252,6 +252,6 @@ def test_a_header_that_lacks_a_word(tmp_path: Path) -> None:
     unfinished(output)
     output.write_text("mine")
     (partial_directory(output) / "run.json").write_text(json.dumps({"run": RUN}))
-    with pytest.raises(OutputError, match="say --overwrite"), open_dump(output, RUN, False):
+    with pytest.raises(OutputError, match="exists already"), open_dump(output, RUN, False):
         pass
     assert output.read_text() == "mine"

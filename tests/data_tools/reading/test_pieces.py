@@ -119,10 +119,7 @@ def test_given_model_with_vocabulary_and_shards(text: Path, tmp_path: Path) -> N
     ("flags", "message"),
     [
         (["--pieces", 10], "--pieces is 10; it must be at least"),
-        (
-            ["--sentencepiece-model", "nowhere.model"],
-            "the sentencepiece model nowhere.model does not exist",
-        ),
+        (["--sentencepiece-model", "nowhere.model"], "nowhere.model does not exist"),
     ],
 )
 def test_rejects_flags(text: Path, tmp_path: Path, flags: list[object], message: str) -> None:
