@@ -274,7 +274,7 @@ def scaling_part(figures: list[Figure]) -> list[str]:
 
 def other_part(title: str, figures: list[Figure]) -> list[str]:
     """A benchmark's lines as they are."""
-    lines = [f"## {title}", "", "```"]
+    lines = [f"## {title}", "", "```json"]
     for figure in figures:
         lines.append(json.dumps({k: v for k, v in figure.items() if k != "benchmark"}))
     return [*lines, "```", ""]

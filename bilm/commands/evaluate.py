@@ -73,7 +73,7 @@ def _evaluate(arguments: argparse.Namespace) -> Perplexity:
     from bilm.corpus.global_batch import GlobalBatch, RankShare
     from bilm.corpus.reader import Corpus
     from bilm.distributed.ranks import Cluster
-    from bilm.pretrained.model_directory import load_source
+    from bilm.pretrained.model_directory import PretrainedBiLm
     from bilm.text.characters import MIN_CHARACTERS
     from bilm.training.perplexity import loss_sums, perplexity_of
 
@@ -81,7 +81,7 @@ def _evaluate(arguments: argparse.Namespace) -> Perplexity:
     with cluster.naming_lost_ranks():
         with cluster.together():
             corpus = Corpus.open(arguments.corpus)
-            source = load_source(arguments.model)
+            source = PretrainedBiLm.open(arguments.model)
             _check_fit(source, corpus, arguments)
             characters = source.model.config.characters
             stream = BatchStream(

@@ -116,7 +116,7 @@ def atomic_directory(
 def reject_existing(path: Path, error: type[BilmError], overwrite: bool = False) -> None:
     """Raise `error` if `path` exists, unless `overwrite`."""
     if path.exists() and not overwrite:
-        raise error(f"{path} exists already; choose another path, or overwrite it (--overwrite)")
+        raise error(f"{path} already exists; choose another path, or use --overwrite")
 
 
 def is_disk_full(error: OSError) -> bool:

@@ -6,6 +6,7 @@ time, so that the encoder runs once per distinct word for both directions.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import cast
 
@@ -95,6 +96,12 @@ class BiLm(nn.Module):
         tops = F.dropout(tops, self.config.dropout, self.training)
         losses = self.softmax(tops, targets.transpose(1, 2).flatten(1), negatives)
         return losses.sum(dim=1), next_state
+
+    def without_softmax(self) -> BiLm:
+        """Return a copy of the model without its softmax; the other weights are shared."""
+        model = copy.copy(self)
+        model._modules = {**self._modules, "softmax": None}
+        return model
 
     def draw_negatives(self, seed: tuple[int, ...]) -> list[Negatives] | None:
         """The negatives of a step, by direction or one set for all; None for the full softmax."""

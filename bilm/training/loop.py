@@ -242,7 +242,9 @@ class Run:
         with self.cluster.together():
             if self.cluster.is_first:
                 directory = Path(self.config.train.output_dir) / BEST_MODEL_DIRECTORY
-                best = PretrainedBiLm.from_weights(self.config.model, self.corpus, weights)
+                best = PretrainedBiLm.from_weights(
+                    self.config.model, weights, self.corpus.vocabulary, self.corpus.tokenizer()
+                )
                 best.save_pretrained(directory, overwrite=True)
 
     def _save(self) -> None:

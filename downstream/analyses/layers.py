@@ -27,14 +27,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def compare_layers(settings: Settings, progress: bool | None = None) -> str:
     """Train all heads, write the page, and return its table."""
-    from bilm.pretrained.model_directory import load_source
+    from bilm.pretrained.model_directory import PretrainedBiLm
     from downstream.reports.pages import check_free, markdown_table, write_page
     from downstream.tasks.classification import read_task
     from downstream.training.experiment import run
 
     output = Path(settings.output)
     check_free(output, FORMAT, settings.overwrite)
-    num_layers = load_source(Path(settings.model)).model.config.lstm.num_layers + 1
+    num_layers = PretrainedBiLm.open(Path(settings.model)).model.config.lstm.num_layers + 1
     kinds = ("trainable", "average", *(f"layer:{i}" for i in reversed(range(num_layers))))
     settings = with_section(settings, "mix", kinds=kinds)
     results = run(settings, read_task(settings), Path(settings.model), progress)

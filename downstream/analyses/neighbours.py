@@ -105,11 +105,11 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 def neighbours(arguments: argparse.Namespace) -> str:
     """Look at every layer, write the page, and return what it says."""
     from bilm.embedding.embedder import Embedder
-    from bilm.pretrained.model_directory import load_source
+    from bilm.pretrained.model_directory import PretrainedBiLm
     from downstream.reports.pages import check_free, write_page
 
     check_free(arguments.output, FORMAT, arguments.overwrite)
-    embedder = Embedder(load_source(arguments.model))
+    embedder = Embedder(PretrainedBiLm.open(arguments.model))
     tokenizer = _tokenizer(embedder, arguments)
     found = find_occurrences(
         _sentences(arguments), arguments.word, tokenizer, arguments.max_occurrences

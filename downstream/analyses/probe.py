@@ -88,7 +88,7 @@ def probe(arguments: argparse.Namespace) -> str:
     import numpy as np
 
     from bilm.embedding.embedder import Embedder
-    from bilm.pretrained.model_directory import load_source
+    from bilm.pretrained.model_directory import PretrainedBiLm
     from downstream.analyses.shared import layer_name
     from downstream.reports.pages import check_free, markdown_table, percent, write_page
     from downstream.tasks.scores import score
@@ -109,7 +109,7 @@ def probe(arguments: argparse.Namespace) -> str:
         )
     guesses = np.array([ids[tag] for tag in most_frequent_tags(train, test)])
     scores = {"most frequent tag of the word": score(truth, guesses, tags)}
-    embedder = Embedder(load_source(arguments.model))
+    embedder = Embedder(PretrainedBiLm.open(arguments.model))
     disable = None if arguments.progress is None else not arguments.progress
     vectors, test_vectors = (word_vectors(embedder, part, disable) for part in (train, test))
     for layer in range(embedder.num_layers):

@@ -200,9 +200,9 @@ def save_untrained(source: Path, directory: Path, seed: int) -> None:
     import torch
 
     from bilm.model.language_model import BiLm
-    from bilm.pretrained.model_directory import PretrainedBiLm, load_source
+    from bilm.pretrained.model_directory import PretrainedBiLm
 
-    trained = load_source(source)
+    trained = PretrainedBiLm.open(source)
     config = trained.model.config
     torch.manual_seed(seed)
     # Representations need no softmax; a model of word ids needs its vocabulary.

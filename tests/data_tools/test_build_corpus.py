@@ -54,7 +54,7 @@ class TestOverwrite:
         args = ["--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "corpus")]
         args += ["--heldout", "0", "--tokenizer", "whitespace", "--min-count", "1"]
         build_corpus.main([*args, "--workers", "1"])
-        reject(tmp_path, "a.txt", message="exists already")
+        reject(tmp_path, "a.txt", message="already exists")
         (tmp_path / "bad.txt").write_bytes(b"\xff")
         reject(tmp_path, "bad.txt", "--overwrite", message="not UTF-8")  # keeps the old corpus
         (tmp_path / "a.txt").write_text("new words\n")

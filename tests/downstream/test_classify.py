@@ -146,7 +146,7 @@ def test_labels_only_in_test_one_class_and_empty_text(place: Path) -> None:
 def test_an_existing_place_is_kept(place: Path) -> None:
     (place / "mine").mkdir()
     (place / "mine" / "notes.txt").write_text("keep", "utf-8")
-    with pytest.raises(CheckpointError, match="exists already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         main(flags(place, "mine"))
     with pytest.raises(CheckpointError, match="holds no bilm-report"):
         main(flags(place, "mine", "--overwrite"))

@@ -194,7 +194,7 @@ def test_published_files_without_softmax_start_a_domain_run(
     assert "the source has no softmax" in done.stderr
     again = subprocess.run(export, env=environment(), cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_evaluate_gives_the_figure_of_the_loop_on_any_number_of_ranks(
@@ -298,7 +298,7 @@ def test_the_clip_binds_where_it_should(corpus: Path, tmp_path: Path) -> None:
         (["export.py", "{tmp}", "--model", "{tmp}/m", "--which", "newest"], "holds no checkpoint"),
         (["export.py", "{run}"], "nothing to write"),
         (["export.py", "{run}", "--model", "{tmp}", "--overwrite"], "is no model directory"),
-        (["export.py", "{run}", "--published", "{tmp}/mine"], "mine/vocab.txt exists already"),
+        (["export.py", "{run}", "--published", "{tmp}/mine"], "mine/vocab.txt already exists"),
         (["convert.py", "to-published", "{run}/best", "{tmp}/file"], "is a file"),
         (["convert.py", "from-published", "{tmp}/o", "{tmp}/w", "{tmp}/m"], "No such file"),
     ],

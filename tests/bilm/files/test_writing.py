@@ -53,7 +53,7 @@ def test_directory_appears_when_complete(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     with atomic_directory(path, CorpusError) as temporary:
         write_text(temporary / "a", "1")
-    with pytest.raises(CorpusError, match="exists already"), atomic_directory(path, CorpusError):
+    with pytest.raises(CorpusError, match="already exists"), atomic_directory(path, CorpusError):
         pass
     with atomic_directory(path, CorpusError, overwrite=True) as temporary:
         write_text(temporary / "b", "2")
@@ -141,7 +141,7 @@ def test_writing_does_not_change_the_umask_of_other_threads(
 def test_rejects_existing_paths(tmp_path: Path) -> None:
     reject_existing(tmp_path / "none", OutputError)
     reject_existing(tmp_path, OutputError, overwrite=True)
-    with pytest.raises(OutputError, match=r"exists already; .* \(--overwrite\)"):
+    with pytest.raises(OutputError, match=r"already exists; .* or use --overwrite"):
         reject_existing(tmp_path, OutputError)
 
 

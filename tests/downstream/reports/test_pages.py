@@ -30,7 +30,7 @@ def test_a_page_is_whole_and_replaced_only_by_its_like(tmp_path: Path) -> None:
     }
     assert (place / "report.md").read_text() == "# a\n\nb\n"
     assert (place / "a.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(CheckpointError, match="exists already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         write_page(place, "kind", {"x": 2}, [])
     with pytest.raises(CheckpointError, match="holds no other"):
         check_free(place, "other", overwrite=True)

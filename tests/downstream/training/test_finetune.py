@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bilm.errors import CheckpointError
+from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.classify import main
-from downstream.features.store import model_digest
 from tests.downstream.order_task import order_texts, tiny_bilm, write_csv
 
 
