@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from bilm.corpus.reader import Corpus
 from bilm.distributed.ranks import Cluster
 from bilm.errors import CheckpointError
-from bilm.files.writing import open_lock, write_text
+from bilm.files.writing import exclusive_lock, write_text
 from bilm.training.checkpoints import Checkpoint, CheckpointStore
 from bilm.training.config import CONFIG_FILE, Config
 
@@ -36,25 +35,18 @@ FIXED_KEYS = (
 @contextmanager
 def locked(directory: Path, cluster: Cluster) -> Iterator[None]:
     """Keep a second run out of the directory for as long as this one lasts."""
-    file = None
-    with cluster.together():
-        if cluster.is_first:
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-                file = open_lock(directory / "lock")
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointError(
-                    f"another process is training in {directory}; wait for it, or use another "
-                    "train.output_dir"
-                ) from None
-            except OSError as e:
-                raise CheckpointError(f"cannot use {directory}: {e.strerror}") from None
-    try:
+    message = f"another process is training in {directory}; wait for it, or use another "
+    message += "train.output_dir"
+    with ExitStack() as stack:
+        with cluster.together():
+            if cluster.is_first:
+                try:
+                    directory.mkdir(parents=True, exist_ok=True)
+                    lock = exclusive_lock(directory / "lock", CheckpointError, message)
+                    stack.enter_context(lock)
+                except OSError as e:
+                    raise CheckpointError(f"cannot use {directory}: {e.strerror}") from None
         yield
-    finally:
-        if file is not None:
-            file.close()
 
 
 def open_run(

@@ -12,13 +12,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from bilm.errors import ConfigError
-from bilm.files.sections import Section
-from bilm.model.config import PositiveInt
+from bilm.files.sections import Name, PositiveInt, Section, Share
+from bilm.text.tables import Format as Format
 from downstream.settings.mix_kinds import MIX_NAMES, MixKind
 
-Format = Literal["csv", "tsv", "jsonl", "text"]
-Share = Annotated[float, Field(ge=0, lt=1)]
-Name = Annotated[str, Field(min_length=1)]
 HeadKind = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
 
 POOLED_HEADS = ("mean", "max", "mean_max")

@@ -21,7 +21,7 @@ from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
 from bilm.text.vocabulary import Vocabulary
 from bilm.training.config import load_config
 from bilm.training.run_models import model_of_run
-from data_tools.reading.chunks import find_inputs, read_chunks, read_lines
+from data_tools.reading.chunks import find_inputs, read_chunks, texts_of
 from downstream.classifier import TextClassifier
 from downstream.features.store import open_store
 from downstream.features.word_vectors import WordVectors, vectors_digest
@@ -90,7 +90,7 @@ def read_store(place: Place) -> None:
 def read_input(path: Path) -> None:
     """What data_tools.build_corpus does with a file of text."""
     for chunk in read_chunks(find_inputs([str(path)], None, "--input"), "text", "strict"):
-        read_lines(chunk, "text", "strict")
+        texts_of(chunk, "text", "strict")
 
 
 def classify(place: Place) -> None:

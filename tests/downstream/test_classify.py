@@ -122,7 +122,7 @@ def test_same_settings_give_the_same_results(place: Path) -> None:
         (["--mix", "layer:3"], "the model has 3 layers"),
         (["--mix", "frozen", "--mix-weights", "1,2"], "has 2 numbers"),
         (["--model", "nowhere"], "nowhere is neither a run"),
-        (["--train", "nowhere.csv"], "there is no file nowhere.csv"),
+        (["--train", "nowhere.csv"], "cannot read nowhere.csv: No such file"),
     ],
 )
 def test_rejects_wrong_settings(place: Path, more: list[str], message: str) -> None:
@@ -146,7 +146,7 @@ def test_rejects_wrong_texts(place: Path) -> None:
 def test_existing_directory_is_kept(place: Path) -> None:
     (place / "mine").mkdir()
     (place / "mine" / "notes.txt").write_text("keep", "utf-8")
-    with pytest.raises(CheckpointError, match="pass --overwrite"):
+    with pytest.raises(CheckpointError, match="already exists"):
         main(flags(place, "mine"))
     with pytest.raises(CheckpointError, match="is not a bilm-report directory"):
         main(flags(place, "mine", "--overwrite"))

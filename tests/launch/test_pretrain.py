@@ -194,7 +194,7 @@ def test_published_files_without_softmax_start_a_domain_run(
     assert "the source has no softmax" in done.stderr
     again = subprocess.run(export, env=environment(), cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 def test_evaluate_gives_the_figure_of_the_loop_on_any_number_of_ranks(
