@@ -91,13 +91,11 @@ def occurrence_vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) ->
     """Return the vector of the word in each sentence (layers, occurrences, dim)."""
     import numpy as np
 
-    from downstream.features.texts_to_layers import embed_texts, windows_of
-
-    texts = [list(occurrence.words) for occurrence in occurrences]
-    rows: list[Floats] = []
-    for window in windows_of(texts):
-        for layers in embed_texts(embedder, window):
-            rows.append(layers[occurrences[len(rows)].place].copy())  # frees the other words
+    arrays = embedder.stream([occurrence.words for occurrence in occurrences])
+    rows = [
+        layers[:, occurrence.place].copy()  # a view would keep all words in memory
+        for occurrence, layers in zip(occurrences, arrays, strict=True)
+    ]
     return np.stack(rows, axis=1)
 
 

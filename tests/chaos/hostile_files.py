@@ -83,7 +83,7 @@ def read_store(place: Place) -> None:
         place.inside / "classifier", model=place.inside / "model"
     )._embedder
     store = open_store(place.inside / "store", "words", embedder, TEXTS)
-    store.rows.slice(0, store.rows.shape[0])
+    store.rows[0 : len(store.rows)]
     [store.types[i] for i in store.word_ids]
 
 
