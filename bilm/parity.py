@@ -54,10 +54,7 @@ def compare(path: Path) -> Differences:
     if "loss" in arrays and "options" in arrays:
         return _compare_trace(arrays, str(path))
     if "batch0/char_ids" in arrays:
-        embedder = Embedder.from_published(
-            path.parent / "options.json", path.parent / "weights.hdf5"
-        )
-        return _compare_embeddings(embedder, arrays)
+        return _compare_embeddings(Embedder.from_pretrained(path.parent), arrays)
     if "sampled_ids" in arrays:
         return _compare_sampled_softmax(arrays)
     raise CheckpointError(
