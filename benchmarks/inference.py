@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 
+from bilm.distributed.process import peak_memory_bytes
 from bilm.embedding.embedder import Embedder, Limits, Vectors, representations
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
@@ -153,7 +154,7 @@ def dump_memory(model: BiLm, sentences: Sentences, directory: Path) -> None:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         seconds = time.perf_counter() - begun
         # the greatest of all children so far: the longer text comes second
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        peak = peak_memory_bytes(resource.getrusage(resource.RUSAGE_CHILDREN)) / 2**20
         figure = {"figure": "dump", "sentences": repeats * len(sentences), "peak_mib": round(peak)}
         print(json.dumps({**figure, "seconds": round(seconds, 1)}))
 

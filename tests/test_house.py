@@ -54,7 +54,7 @@ def test_one_module_talks_to_deepspeed() -> None:
             for name in imported(ast.parse(path.read_text("utf-8")))
         )
     }
-    assert homes == {"bilm/distributed/engine.py", "bilm/distributed/ranks.py"}, homes
+    assert homes == {"bilm/distributed/engine.py"}, homes
 
 
 LADDERS = {
@@ -67,10 +67,6 @@ LADDERS = {
         *("settings", "texts", "features", "heads", "tasks", "training", "reports"),
         *("classifier", "estimators", "baselines", "analyses"),
     ),
-}
-KNOWN = {
-    "bilm/distributed/engine.py imports bilm.training.config",
-    "bilm/distributed/engine.py imports bilm.training.optimizers",
 }
 
 
@@ -87,7 +83,7 @@ def test_imports_only_go_down_the_ladder(package: str) -> None:
         for name in imported(ast.parse(path.read_text(encoding="utf-8"))):
             if name.startswith(f"{package}.") and rung(package, name.split(".")[1]) > here:
                 upward.add(f"{path.relative_to(ROOT)} imports {name}")
-    assert upward <= KNOWN
+    assert not upward
 
 
 BY_TABLE = ("bilm/__init__.py", "downstream/__init__.py")  # public names, from a table of ours

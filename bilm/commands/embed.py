@@ -22,7 +22,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
@@ -238,5 +238,10 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command and exit."""
     run_command(main, tear_down=False)  # HDF5 can crash in its own end after a failed write
+
+
+if __name__ == "__main__":
+    run()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import NoReturn
 
 from bilm.errors import ConfigError, run_command
 
@@ -35,7 +36,7 @@ def main() -> int:
         raise ConfigError("nothing to write: give --model, --published, or both")
     # torch only now, so that --help answers at once
     from bilm.pretrained.export import export_model, export_published
-    from bilm.training.run_models import model_of_run
+    from bilm.training.run_directory import model_of_run
 
     pretrained = model_of_run(arguments.run, arguments.which)
     if arguments.model is not None:
@@ -49,5 +50,10 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command and exit."""
     run_command(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -217,12 +217,14 @@ def _filled(model: BiLm, path: Path) -> BiLm:
 
 BEST_MODEL_DIRECTORY = "best"
 
+CHECKPOINTS_DIRECTORY = "checkpoints"
+
 
 def load_source(path: Path) -> PretrainedBiLm:
     """The model at `path`, whichever of the three kinds it is."""
     if (path / BEST_MODEL_DIRECTORY).is_dir():
         return PretrainedBiLm.from_pretrained(path / BEST_MODEL_DIRECTORY)
-    if (path / "checkpoints").is_dir():
+    if (path / CHECKPOINTS_DIRECTORY).is_dir():
         raise ConfigError(
             f"the run {path} has no best model yet: no held-out evaluation has been done; "
             "launch/export.py --which newest makes a model of its newest checkpoint"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import resource
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CheckpointError
 from bilm.files.writing import atomic_directory, write_text
 from downstream.heads.saved_head import save_classifier
@@ -109,8 +108,7 @@ def _results_tree(
 
 def peak_memory_gib() -> float:
     """The most memory that this process has held."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+    return peak_memory_bytes() / 2**30
 
 
 def _mean_shares(results: Results) -> dict[str, list[float]]:

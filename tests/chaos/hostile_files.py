@@ -20,7 +20,7 @@ from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import load_tokenizer
 from bilm.text.vocabulary import Vocabulary
 from bilm.training.config import load_config
-from bilm.training.run_models import model_of_run
+from bilm.training.run_directory import model_of_run
 from data_tools.reading.chunks import find_inputs, read_chunks, read_lines
 from downstream.classifier import TextClassifier
 from downstream.features.store import open_store
