@@ -1,11 +1,11 @@
-"""Speed and memory of building a corpus from tokenised text, once and repeated.
+"""Measure speed and memory of building a corpus from tokenized text, once and repeated.
 
     python benchmarks/build_corpus.py [--text FILE] [--workers N]
 
-Builds by the command that users run, in a process of its own, whose memory (with its workers) is
-sampled from outside. Prints one JSON line a build, and one with the ratio of the peaks: memory must
-grow with the word types, not with the text. Without --text, 10 M words of a Zipf-like text are
-generated.
+Runs the command that users run in a separate process, and samples the memory of that process and
+its workers. Prints one JSON line per build, and one with the ratio of the peaks: memory must grow
+with the number of word types, not with the length of the text. Without --text, 10 million words of
+Zipf-like text are generated.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ SAMPLE_SECONDS = 0.02
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--text", type=Path, help="tokenised text, plain, one sentence a line")
-    parser.add_argument("--words", type=int, default=10_000_000, help="to generate without --text")
-    parser.add_argument("--types", type=int, default=300_000, help="to generate without --text")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--text", type=Path, help="tokenized plain text, one sentence per line")
+    parser.add_argument(
+        "--words", type=int, default=10_000_000, help="words to generate without --text"
+    )
+    parser.add_argument(
+        "--types", type=int, default=300_000, help="word types to generate without --text"
+    )
+    parser.add_argument("--workers", type=int, default=2, help="default: %(default)s")
     args = parser.parse_args()
     peaks = []
     with tempfile.TemporaryDirectory(prefix="bilm-benchmark-") as name:
@@ -49,7 +53,7 @@ def main() -> None:
 
 
 def generate(path: Path, num_words: int, num_types: int) -> None:
-    """Sentences of 5 to 45 words, drawn with probability about 1 / rank."""
+    """Write sentences of 5 to 45 words, drawn with a probability of about 1 / rank."""
     random = np.random.default_rng(0)
     with open(path, "w", encoding="utf-8") as file:
         while num_words > 0:
@@ -63,7 +67,7 @@ def generate(path: Path, num_words: int, num_types: int) -> None:
 
 
 def measure(text: Path, repeats: int, workers: int, directory: Path) -> dict[str, object]:
-    """Build a corpus of `text` repeated, and watch it."""
+    """Build a corpus of `text`, repeated, and return its figures."""
     repeated, output = directory / "repeated.txt", directory / "corpus"
     with open(repeated, "wb") as target:
         for _ in range(repeats):
@@ -95,12 +99,12 @@ def measure(text: Path, repeats: int, workers: int, directory: Path) -> dict[str
 
 
 def resident_bytes(process: psutil.Process) -> int:
-    """Resident memory of a process and its children now."""
+    """Return the current resident memory of a process and its children."""
     total = 0
     for member in [process, *process.children(recursive=True)]:
         try:
             total += member.memory_info().rss
-        except psutil.Error:  # it has just ended
+        except psutil.Error:  # the process has just ended
             continue
     return total
 

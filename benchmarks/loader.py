@@ -1,12 +1,12 @@
-"""How fast the loader is alone: predictions a second of one core, and its share of a training step.
+"""Measure the loader alone: predictions per second on one core, and its share of a training step.
 
     python benchmarks/loader.py [--corpus corpus/] [--step-seconds 0.5]
 
-Reads batches one after the other, in one thread, with character ids and both directions; a batch of
-128 rows x 20 steps counts as 2,560 predictions (a slot counts once, not once a direction). Every
+Reads batches sequentially in one thread, with character ids and both directions; a batch of 128
+rows x 20 steps counts as 2,560 predictions (a slot counts once, not once per direction). Every
 repeat starts a new stream, so that blocks are decoded as in a first epoch; the sha256 of the files
-is measured apart. Without `--corpus` a corpus of Zipf-distributed words is generated in a temporary
-directory first. Prints one JSON object a line. Takes some seconds.
+is measured separately. Without `--corpus`, a corpus of Zipf-distributed words is generated in a
+temporary directory first. Prints one JSON object per line. Takes several seconds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ import numpy as np
 from zipf import write_zipf_corpus
 
 from bilm.corpus.batches import BatchStream
+from bilm.corpus.global_batch import GlobalBatch
 from bilm.corpus.reader import Corpus
 from bilm.errors import ConfigError, run_command
 
@@ -34,39 +36,62 @@ ZIPF_WORDS = 4_000_000
 
 
 def main() -> None:
-    """Measure, and print one JSON object a line."""
-    arguments = _arguments()
+    """Run the command."""
+    arguments = _parse()
     _pin_to_one_core()
     _print("machine", **_machine())
     if arguments.corpus is not None:
         _measure(Corpus.open(arguments.corpus), arguments)
         return
     with tempfile.TemporaryDirectory() as directory:
-        write_zipf_corpus(Path(directory), ZIPF_WORDS, ZIPF_TYPES, ZIPF_TYPES // 2, arguments.seed)
+        seed = arguments.batch.seed
+        write_zipf_corpus(Path(directory), ZIPF_WORDS, ZIPF_TYPES, ZIPF_TYPES // 2, seed)
         _measure(Corpus.open(directory), arguments)
 
 
-def _arguments() -> argparse.Namespace:
+@dataclass(frozen=True)
+class Arguments:
+    """The command line."""
+
+    corpus: Path | None
+    split: str
+    batch: GlobalBatch
+    num_batches: int
+    repeats: int
+    step_seconds: float | None
+
+
+def _parse() -> Arguments:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--corpus", type=Path, help="corpus directory (default: a generated one)")
-    parser.add_argument("--split", default="train")
-    parser.add_argument("--rows", type=int, default=128)
-    parser.add_argument("--unroll", type=int, default=20)
-    parser.add_argument("--batches", type=int, default=1000, help="batches of one repeat")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--split", default="train", help="default: %(default)s")
+    parser.add_argument("--rows", type=int, default=128, help="default: %(default)s")
+    parser.add_argument("--unroll", type=int, default=20, help="default: %(default)s")
+    parser.add_argument("--batches", type=int, default=1000, help="batches per repeat")
+    parser.add_argument("--repeats", type=int, default=7, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
     parser.add_argument(
-        "--step-seconds", type=float, help="seconds of a training step, to print the loader's share"
+        "--step-seconds",
+        type=float,
+        help="duration of a training step, to print the loader's share",
     )
     arguments = parser.parse_args()
-    if min(arguments.batches, arguments.repeats) < 1:
-        raise ConfigError("--batches and --repeats must be at least 1")
+    for name in ("batches", "repeats"):
+        if (value := getattr(arguments, name)) < 1:
+            raise ConfigError(f"--{name} is {value}; it must be at least 1")
     if arguments.step_seconds is not None and arguments.step_seconds <= 0:
         raise ConfigError(f"--step-seconds is {arguments.step_seconds}; it must be more than 0")
-    return arguments
+    return Arguments(
+        corpus=arguments.corpus,
+        split=arguments.split,
+        batch=GlobalBatch(arguments.rows, arguments.unroll, arguments.seed, rows_setting="--rows"),
+        num_batches=arguments.batches,
+        repeats=arguments.repeats,
+        step_seconds=arguments.step_seconds,
+    )
 
 
-def _measure(corpus: Corpus, arguments: argparse.Namespace) -> None:
+def _measure(corpus: Corpus, arguments: Arguments) -> None:
     info = corpus.split(arguments.split)
     _print(
         "corpus",
@@ -85,22 +110,22 @@ def _measure(corpus: Corpus, arguments: argparse.Namespace) -> None:
     _jump(corpus, stream, arguments)
     if arguments.step_seconds is not None:
         share = statistics.median(milliseconds) / 1e3 / arguments.step_seconds
-        words = arguments.rows * arguments.unroll / arguments.step_seconds
+        words = arguments.batch.rows * arguments.batch.unroll / arguments.step_seconds
         _print("share_of_step", step_seconds=arguments.step_seconds, share=share)
         _print("needed_by_step", predictions_per_second=words)
 
 
-def _sequential(corpus: Corpus, arguments: argparse.Namespace) -> list[float]:
-    """Milliseconds a batch, one figure a repeat."""
+def _sequential(corpus: Corpus, arguments: Arguments) -> list[float]:
+    """Return the milliseconds per batch, one figure per repeat."""
     milliseconds, rates, distinct = [], [], []
     for _ in range(arguments.repeats):
         start = time.perf_counter()
         predictions = 0
-        for batch in _stream(corpus, arguments).read(0, arguments.batches):
+        for batch in _stream(corpus, arguments).read(0, arguments.num_batches):
             predictions += batch.num_predictions
             distinct.append(len(batch.words))
         seconds = time.perf_counter() - start
-        milliseconds.append(1e3 * seconds / arguments.batches)
+        milliseconds.append(1e3 * seconds / arguments.num_batches)
         rates.append(predictions / seconds)
     _print("ms_per_batch", **_summary(milliseconds))
     _print("predictions_per_second", **_summary(rates))
@@ -108,8 +133,8 @@ def _sequential(corpus: Corpus, arguments: argparse.Namespace) -> list[float]:
     return milliseconds
 
 
-def _jump(corpus: Corpus, stream: BatchStream, arguments: argparse.Namespace) -> None:
-    """Milliseconds from a new stream to a batch in the middle of an epoch: the cost of a resume."""
+def _jump(corpus: Corpus, stream: BatchStream, arguments: Arguments) -> None:
+    """Measure the time from a new stream to a batch in the middle of an epoch, as in a resume."""
     middle = stream.steps_per_epoch // 2
     jumps = [
         1e3 * _seconds(lambda: _stream(corpus, arguments).batch(middle))
@@ -118,10 +143,8 @@ def _jump(corpus: Corpus, stream: BatchStream, arguments: argparse.Namespace) ->
     _print("jump_ms", step=middle, **_summary(jumps))
 
 
-def _stream(corpus: Corpus, arguments: argparse.Namespace) -> BatchStream:
-    return BatchStream(
-        corpus, arguments.split, arguments.rows, arguments.unroll, arguments.seed, verified=True
-    )
+def _stream(corpus: Corpus, arguments: Arguments) -> BatchStream:
+    return BatchStream(corpus, arguments.split, arguments.batch, verified=True)
 
 
 def _seconds(action: Callable[[], Any]) -> float:

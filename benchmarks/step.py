@@ -28,6 +28,7 @@ from torch.nn import functional as F
 from zipf import write_zipf_corpus
 
 from bilm.corpus.batches import BatchStream
+from bilm.corpus.global_batch import GlobalBatch
 from bilm.corpus.reader import Corpus
 from bilm.distributed.process import keep_freed_memory
 from bilm.kernels.sparse_rows import clip_gradients
@@ -58,7 +59,7 @@ class Parts:
 
     def __init__(self, config: Config, corpus: Corpus, rows: int) -> None:
         self.config, self.rows = config, rows
-        self.stream = BatchStream(corpus, "train", rows, config.data.unroll_steps)
+        self.stream = BatchStream(corpus, "train", GlobalBatch(rows, config.data.unroll_steps))
         torch.manual_seed(0)
         self.model = BiLm(config.model, corpus.vocabulary_size).train()
         self.optimizer = build_optimizer(config.train.optimizer, self.model)

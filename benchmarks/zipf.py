@@ -1,8 +1,8 @@
-"""A corpus of words drawn from Zipf's law, for benchmarks at any size of vocabulary.
+"""Write a corpus of words drawn from Zipf's law, for benchmarks with any vocabulary size.
 
     python benchmarks/zipf.py --output corpus --vocabulary 793471
 
-Words are spelt with lengths like those of English. Takes seconds; 4 bytes of disk a word.
+The lengths of the words resemble English. Takes seconds, and 4 bytes of disk per word.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from pathlib import Path
 
 import numpy as np
 
+from bilm.corpus.manifest import TRAIN, VOCABULARY_FILE
 from bilm.corpus.writer import SplitWriter, write_lexicon, write_manifest
 from bilm.errors import CorpusError, run_command
 from bilm.files.writing import atomic_directory
 from bilm.text.characters import SPECIAL_WORDS
+from bilm.text.tokenizers import TokenizerSpec
 
-SENTENCE_WORDS = 25
+MEAN_SENTENCE_WORDS = 25
 
 
 def write_zipf_corpus(
     directory: Path, num_words: int, num_types: int, vocabulary_size: int, seed: int
 ) -> None:
-    """Write a corpus without held-out text into an empty directory."""
+    """Write a corpus without a held-out split into an empty directory."""
     rng = np.random.default_rng(seed)
-    lengths = rng.geometric(1 / SENTENCE_WORDS, size=max(1, num_words // SENTENCE_WORDS))
+    num_sentences = max(1, num_words // MEAN_SENTENCE_WORDS)
+    lengths = rng.geometric(1 / MEAN_SENTENCE_WORDS, size=num_sentences)
     spelt_types = num_types - len(SPECIAL_WORDS)
     weights = np.cumsum(1 / np.arange(1, spelt_types + 1))
     draws = rng.random(int(lengths.sum())) * weights[-1]
@@ -37,25 +40,27 @@ def write_zipf_corpus(
     )
     types = [*(word.encode() for word in SPECIAL_WORDS), *spelt]
     write_lexicon(directory, types, np.bincount(ids, minlength=len(types)))
-    (directory / "vocab.txt").write_bytes(b"".join(b"%s\n" % w for w in types[:vocabulary_size]))
-    writer = SplitWriter(directory, "train", shard_words=1_000_000)
+    (directory / VOCABULARY_FILE).write_bytes(
+        b"".join(b"%s\n" % w for w in types[:vocabulary_size])
+    )
+    writer = SplitWriter(directory, TRAIN, shard_words=1_000_000)
     writer.add(ids, lengths.astype(np.int32))
     write_manifest(
         directory,
-        tokenizer={"name": "whitespace", "lowercase": False},
+        tokenizer=TokenizerSpec(name="whitespace"),
         options={"seed": seed},
         vocabulary_size=vocabulary_size,
-        splits={"train": writer.close()},
+        splits={TRAIN: writer.close()},
     )
 
 
 def main() -> None:
-    """Write a corpus where the command line says."""
-    parser = argparse.ArgumentParser(description=write_zipf_corpus.__doc__)
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--vocabulary", type=int, default=50_000)
-    parser.add_argument("--types", type=int, help="default: the vocabulary")
-    parser.add_argument("--words", type=int, default=1_000_000)
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, required=True, help="directory to write")
+    parser.add_argument("--vocabulary", type=int, default=50_000, help="words of the softmax")
+    parser.add_argument("--types", type=int, help="word types (default: the vocabulary)")
+    parser.add_argument("--words", type=int, default=1_000_000, help="approximate size")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     types = arguments.types or arguments.vocabulary

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bilm.errors import ConfigError, run_command
-from bilm.text.tokenizers import SentencePieceTokenizer
 from data_tools.reading.progress import Progress
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def inspect(corpus: Corpus, num_words: int, num_samples: int, seed: int) -> dict
     return {
         "path": str(corpus.path),
         "fingerprint": corpus.fingerprint,
-        "tokenizer": corpus.manifest.tokenizer,
+        "tokenizer": corpus.manifest.tokenizer.to_json(),
         "options": corpus.manifest.options,
         "vocabulary_size": size,
         "num_types": num_types,
@@ -107,7 +106,7 @@ def inspect(corpus: Corpus, num_words: int, num_samples: int, seed: int) -> dict
 def sentence_lengths(corpus: Corpus, split: str) -> tuple[Any, Any]:
     """The lengths of a split's sentences that occur, and how often each does."""
     counts = np.zeros(1, dtype=np.int64)
-    for index in range(len(corpus.block_sizes(split))):
+    for index in range(len(corpus.blocks(split))):
         _, lengths = corpus.block(split, index, verify=False)
         block = np.bincount(lengths)
         if len(block) > len(counts):
@@ -131,25 +130,22 @@ def quantiles(values: Any, weights: Any) -> dict[str, int]:
 
 def sample(corpus: Corpus, split: str, num_samples: int, seed: int) -> list[str]:
     """Sentences drawn at random, as text."""
-    blocks = corpus.block_sizes(split)
-    num_sentences = int(blocks[:, 0].sum())
+    block_sentences = corpus.blocks(split)["sentences"]
+    num_sentences = int(block_sentences.sum())
     random = np.random.default_rng(seed)
     drawn = random.choice(num_sentences, size=min(num_samples, num_sentences), replace=False)
-    ends = np.cumsum(blocks[:, 0])
+    ends = np.cumsum(block_sentences)
     tokenizer = corpus.tokenizer()
     texts = []
     for place in drawn.tolist():
         block = int(np.searchsorted(ends, place, side="right"))
         ids, lengths = corpus.block(split, block, verify=False)
-        sentence = place - int(ends[block] - blocks[block, 0])
+        sentence = place - int(ends[block] - block_sentences[block])
         start = int(lengths[:sentence].sum())
         words = [
             corpus.lexicon.word(i) for i in ids[start : start + int(lengths[sentence])].tolist()
         ]
-        if isinstance(tokenizer, SentencePieceTokenizer):
-            texts.append(tokenizer.detokenize(words))
-        else:
-            texts.append(" ".join(words))
+        texts.append(tokenizer.detokenize(words))
     return texts
 
 

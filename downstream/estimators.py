@@ -29,7 +29,13 @@ from sklearn.utils.validation import check_is_fitted
 from bilm.embedding.embedder import Embedder
 from bilm.errors import CorpusError
 from bilm.files.sections import parse_section
-from bilm.text.tokenizers import NAMES, Tokenizer, load_tokenizer
+from bilm.text.tokenizers import (
+    NAMES,
+    Tokenizer,
+    TokenizerSpec,
+    load_tokenizer,
+    require_tokenizer,
+)
 from downstream.features.batches import Ids, PooledTexts, Source, Subset, poolings_of
 from downstream.features.loaded_models import digest_at, embedder_at
 from downstream.features.texts_to_layers import Layers, pooled_layers
@@ -100,13 +106,9 @@ class _ReadsTexts(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no t
     def _tokenizer(self, embedder: Embedder) -> Tokenizer:
         if self.tokenizer is not None:
             check_one_of("tokenizer", self.tokenizer, NAMES[:2])
-            return load_tokenizer({"name": self.tokenizer}, Path())
-        if embedder.pretrained.tokenizer is None:
-            raise ValueError(
-                f"the model {self.model} does not know how its text was tokenised; set tokenizer "
-                f"to one of {', '.join(NAMES[:2])}"
-            )
-        return embedder.pretrained.tokenizer
+            return load_tokenizer(TokenizerSpec.model_validate({"name": self.tokenizer}), Path())
+        remedy = f"set tokenizer to one of {', '.join(NAMES[:2])}"
+        return require_tokenizer(embedder.pretrained.tokenizer, remedy, str(self.model), ValueError)
 
 
 class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ReadsTexts):  # type: ignore[misc]

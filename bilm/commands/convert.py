@@ -49,13 +49,15 @@ def main() -> int:
 def _from_published(arguments: argparse.Namespace) -> None:
     # torch only now, so that --help and wrong arguments answer at once
     from bilm.pretrained.model_directory import PretrainedBiLm
-    from bilm.text.tokenizers import load_tokenizer
+    from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
 
     pretrained = PretrainedBiLm.from_published(
         arguments.options, arguments.weights, arguments.vocab
     )
     if arguments.tokenizer is not None:
-        tokenizer = load_tokenizer({"name": arguments.tokenizer}, arguments.options.parent)
+        tokenizer = load_tokenizer(
+            TokenizerSpec(name=arguments.tokenizer), arguments.options.parent
+        )
         pretrained = PretrainedBiLm(pretrained.model, pretrained.vocabulary, tokenizer)
     pretrained.save_pretrained(arguments.output, arguments.overwrite)
     print(f"wrote {arguments.output}")

@@ -182,16 +182,12 @@ def _model(arguments: argparse.Namespace) -> PretrainedBiLm:
 
 
 def _tokenizer(arguments: argparse.Namespace, pretrained: PretrainedBiLm) -> Tokenizer:
-    from bilm.text.tokenizers import load_tokenizer
+    from bilm.text.tokenizers import TokenizerSpec, load_tokenizer, require_tokenizer
 
     if arguments.tokenizer is not None:
-        return load_tokenizer({"name": arguments.tokenizer}, Path())
-    if pretrained.tokenizer is None:
-        raise ConfigError(
-            "this model does not know how its text was tokenised; say --tokenizer whitespace for "
-            "tokenised text, or --tokenizer moses for raw text"
-        )
-    return pretrained.tokenizer
+        return load_tokenizer(TokenizerSpec(name=arguments.tokenizer), Path())
+    remedy = "use --tokenizer whitespace for tokenized text, or --tokenizer moses for raw text"
+    return require_tokenizer(pretrained.tokenizer, remedy, error=ConfigError)
 
 
 class _Lines:

@@ -80,6 +80,7 @@ def _parse() -> Options:
 def _evaluate(options: Options) -> Perplexity:
     # torch is imported late, so that --help is fast
     from bilm.corpus.batches import BatchStream
+    from bilm.corpus.global_batch import GlobalBatch, RankShare
     from bilm.corpus.reader import Corpus
     from bilm.distributed.ranks import join_ranks
     from bilm.pretrained.model_directory import load_source
@@ -95,11 +96,8 @@ def _evaluate(options: Options) -> Perplexity:
             stream = BatchStream(
                 corpus,
                 options.split,
-                options.rows,
-                options.unroll,
-                rank=ranks.rank,
-                world=ranks.world,
-                shuffle=False,
+                GlobalBatch(options.rows, options.unroll, shuffle=False, rows_setting="--rows"),
+                RankShare(ranks.rank, ranks.world),
                 max_characters=characters.max_characters
                 if characters is not None
                 else MIN_CHARACTERS,

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from bilm.corpus.global_batch import RankShare
 from bilm.corpus.manifest import MANIFEST_FILE, TRAIN, read_manifest
 from bilm.errors import ConfigError, CorpusError
 from bilm.model.language_model import DIRECTIONS, BiLm, shape_only_model
@@ -95,7 +96,8 @@ def _plan_ranks(
     words_per_second: float | None,
 ) -> RanksPlan | None:
     rows = config.deepspeed.train_batch_size
-    if rows % (world * config.deepspeed.gradient_accumulation_steps):
+    share = RankShare(world=world, accumulation=config.deepspeed.gradient_accumulation_steps)
+    if not share.divides(rows):
         return None
     hours = None
     if words_per_second is not None:

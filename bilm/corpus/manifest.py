@@ -1,10 +1,10 @@
-"""`corpus.json`: what a corpus directory says of itself, and the rules that it must keep.
+"""`corpus.json`: the description of a corpus directory, and the rules that it must satisfy.
 
-The file may come from anywhere, so every field has its type and its range, the sums must agree,
-and blocks must lie inside their shard, aligned and apart from each other. Who holds a checked
-`Manifest` can slice the shards without looking again.
+The file may come from anywhere, so every field has a type and a range, the sums must agree, and
+blocks must lie inside their shard, aligned and without overlap. Code that has a checked `Manifest`
+can slice the shards without further checks.
 
-Cost: about 3 microseconds and 30 bytes of JSON a block of some 8,000 words.
+Cost: about 3 microseconds and 30 bytes of JSON per block of about 8,000 words.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from bilm.corpus.lexicon import LEXICON_FILES
 from bilm.errors import CorpusError
+from bilm.files.sections import Section
 from bilm.files.strict_json import read_json
-from bilm.text.characters import (
-    SPECIAL_WORDS,
-)
-from bilm.text.tokenizers import SENTENCEPIECE_FILE
+from bilm.text.characters import SPECIAL_WORDS
+from bilm.text.tokenizers import SENTENCEPIECE_FILE, TokenizerSpec
 
 MANIFEST_FILE = "corpus.json"
 
@@ -35,11 +34,20 @@ FORMAT = "bilm-corpus"
 
 VERSION = 1
 
-ALIGNMENT = 64  # of array data in a shard: 512 bytes of tar header, 128 of npy header
+TRAIN, HELDOUT = "train", "heldout"
+
+SPLITS = (TRAIN, HELDOUT)
+
+# Array data in a shard start at a multiple: 512 bytes of tar header, 128 bytes of npy header.
+ALIGNMENT_BYTES = 64
+
+TAR_BLOCK_BYTES = 512
+
+ID_BYTES = 4  # an int32
 
 MAX_SHARDS = 100_000
 
-MAX_MANIFEST_BYTES = 1 << 26  # some two million blocks, 17 billion words
+MAX_MANIFEST_BYTES = 1 << 26  # about two million blocks, 17 billion words
 
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 
@@ -47,25 +55,25 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 SplitName = Annotated[str, Field(pattern=r"^[a-z]{1,32}$")]
 
-Block = Annotated[list[Count], Field(min_length=4, max_length=4)]
+# A block of sentences: the offsets of its two arrays in the shard, in bytes, and its counts.
+_BLOCK_FIELDS = ("words_offset", "lengths_offset", "sentences", "words")
 
-# Columns of a block, in corpus.json and in `ShardInfo.table`.
-WORDS_OFFSET, LENGTHS_OFFSET, SENTENCES, WORDS = range(4)
+BLOCK_DTYPE = np.dtype([(name, np.int64) for name in _BLOCK_FIELDS])
+
+Block = Annotated[list[Count], Field(min_length=len(_BLOCK_FIELDS), max_length=len(_BLOCK_FIELDS))]
+
+BlockTable = npt.NDArray[np.void]  # (blocks,) of BLOCK_DTYPE
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class FileInfo(_Record):
-    """Size and digest of a file."""
+class FileInfo(Section):
+    """The size and digest of a file."""
 
     bytes: Count
     sha256: Digest
 
 
-class ShardInfo(_Record):
-    """One tar: its size, digest and blocks `[words_offset, lengths_offset, sentences, words]`."""
+class ShardInfo(Section):
+    """One tar file: its size, digest and blocks, each with the fields of `BLOCK_DTYPE`."""
 
     name: str
     bytes: Count
@@ -75,16 +83,17 @@ class ShardInfo(_Record):
     blocks: list[Block]
 
     @property
-    def table(self) -> npt.NDArray[np.int64]:
-        """The blocks as an array: (blocks, 4)."""
-        return np.array(self.blocks, dtype=np.int64).reshape(-1, 4)
+    def table(self) -> BlockTable:
+        """The blocks as an array."""
+        columns = np.array(self.blocks, dtype=np.int64).reshape(-1, len(_BLOCK_FIELDS))
+        return columns.view(BLOCK_DTYPE)[:, 0]
 
 
-class SplitInfo(_Record):
-    """One split, such as `train`: its sums and its shards, in order.
+class SplitInfo(Section):
+    """One split, such as `train`: its totals and its shards, in order.
 
-    `unknown_words` counts the words outside the softmax vocabulary. `write_manifest`, which knows
-    the vocabulary, counts them; until then it is 0.
+    `unknown_words` counts the words outside the softmax vocabulary. It is 0 until `write_manifest`,
+    which has the vocabulary, counts them.
     """
 
     sentences: Count
@@ -93,12 +102,12 @@ class SplitInfo(_Record):
     shards: Annotated[list[ShardInfo], Field(max_length=MAX_SHARDS)]
 
 
-class Manifest(_Record):
+class Manifest(Section):
     """The content of `corpus.json`."""
 
     format: Literal["bilm-corpus"]
     version: Literal[1]
-    tokenizer: dict[str, Any]
+    tokenizer: TokenizerSpec
     options: dict[str, Any]
     files: dict[str, FileInfo]
     vocabulary_size: Annotated[int, Field(ge=len(SPECIAL_WORDS), le=(1 << 31) - 1)]
@@ -108,18 +117,18 @@ class Manifest(_Record):
 
 
 def shard_name(split: str, index: int) -> str:
-    """The file name of a split's shard."""
+    """Return the file name of a shard."""
     return f"{split}-{index:05d}.tar"
 
 
-def file_names(tokenizer: dict[str, Any]) -> set[str]:
-    """The files that stand beside the shards."""
-    model = {SENTENCEPIECE_FILE} if tokenizer.get("name") == "sentencepiece" else set()
+def file_names(tokenizer: TokenizerSpec) -> set[str]:
+    """Return the names of all files except `corpus.json` and the shards."""
+    model = {SENTENCEPIECE_FILE} if tokenizer.name == "sentencepiece" else set()
     return {VOCABULARY_FILE, *LEXICON_FILES, *model}
 
 
 def fingerprint_of(content: dict[str, Any]) -> str:
-    """The sha256 of all fields but `fingerprint`, whatever their white space and order."""
+    """Return the sha256 of all fields but `fingerprint`; order and white space do not matter."""
     rest = {key: value for key, value in content.items() if key != "fingerprint"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -129,91 +138,82 @@ def read_manifest(path: Path) -> Manifest:
     """Read and check the `corpus.json` at `path`."""
     content = read_json(path, CorpusError, MAX_MANIFEST_BYTES)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise CorpusError(f"{path} is not the manifest of a corpus: it must say format {FORMAT!r}")
+        raise CorpusError(f"{path} does not describe a corpus: its field format must be {FORMAT!r}")
     version = content.get("version")
     if type(version) is not int or version < 1:
-        raise _broken(path, "version", f"{reprlib.repr(version)} is not a whole number from 1 on")
+        raise _damaged(path, "version", f"{reprlib.repr(version)} is not a positive integer")
     if version > VERSION:
         raise CorpusError(
-            f"{path} has version {version}; this bilm reads up to version {VERSION}: "
-            "install a newer bilm, or build the corpus anew with this one"
+            f"{path} has version {version}; this bilm reads versions up to {VERSION}. "
+            "Install a newer bilm, or rebuild the corpus with this one"
         )
     try:
         manifest = Manifest.model_validate(content)
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise _broken(
-            path, place, f"{first['msg']} (it is {reprlib.repr(first['input']):.80})"
-        ) from None
+        problem = f"{first['msg']} (it is {reprlib.repr(first['input']):.80})"
+        raise _damaged(path, place, problem) from None
     try:
         fingerprint = fingerprint_of(content)
     except RecursionError:
         raise CorpusError(f"{path} is nested too deeply") from None
     if manifest.fingerprint != fingerprint:
-        raise _broken(path, "fingerprint", "the file was damaged or edited, it must be as written")
+        raise _damaged(path, "fingerprint", "the file was damaged or edited after it was written")
     _check(manifest, path)
     return manifest
 
 
-def _broken(path: Path, place: str, rule: str) -> CorpusError:
-    return CorpusError(f"{path}: {place}: {rule}; copy the corpus again, or build it anew")
+def _damaged(path: Path, place: str, problem: str) -> CorpusError:
+    return CorpusError(f"{path}: {place}: {problem}; copy the corpus again, or rebuild it")
 
 
 def _check(manifest: Manifest, path: Path) -> None:
-    """What the fields must keep together."""
+    """Check the rules that involve several fields."""
     if manifest.vocabulary_size > manifest.num_types:
-        raise _broken(
+        raise _damaged(
             path,
             "vocabulary_size",
             f"{manifest.vocabulary_size} is more than num_types {manifest.num_types}",
         )
     expected = file_names(manifest.tokenizer)
     if set(manifest.files) != expected:
-        raise _broken(path, "files", f"{sorted(manifest.files)} must be {sorted(expected)}")
+        raise _damaged(path, "files", f"{sorted(manifest.files)} must be {sorted(expected)}")
     for name, split in manifest.splits.items():
         for index, shard in enumerate(split.shards):
             place = f"splits.{name}.shards.{index}"
             if shard.name != shard_name(name, index):
-                raise _broken(
+                raise _damaged(
                     path, place, f"name {shard.name!r} is not {shard_name(name, index)!r}"
                 )
             _check_shard(shard, path, place)
         sentences = sum(shard.sentences for shard in split.shards)
         words = sum(shard.words for shard in split.shards)
         if (split.sentences, split.words) != (sentences, words) or split.unknown_words > words:
-            raise _broken(
+            raise _damaged(
                 path,
                 f"splits.{name}",
-                f"{split.sentences} sentences, {split.words} words, {split.unknown_words} unknown "
-                f"ones do not agree with its shards, which have {sentences} and {words}",
+                f"{split.sentences} sentences, {split.words} words and {split.unknown_words} "
+                f"unknown words contradict its shards, which have {sentences} sentences and "
+                f"{words} words",
             )
 
 
 def _check_shard(shard: ShardInfo, path: Path, place: str) -> None:
     table = shard.table
-    sentences, words = table[:, SENTENCES], table[:, WORDS]
+    sentences, words = table["sentences"], table["words"]
     if not len(table) or np.any(sentences < 1) or np.any(words < sentences):
-        raise _broken(path, place, "a shard has blocks, a block sentences, a sentence words")
-    if np.any(words > shard.bytes // 4):
-        raise _broken(path, place, f"a block has more words than {shard.bytes} bytes can hold")
+        raise _damaged(path, place, "a shard, a block or a sentence is empty")
+    if np.any(words > shard.bytes // ID_BYTES):
+        raise _damaged(path, place, f"a block has more words than fit into {shard.bytes} bytes")
     if (sentences.sum(), words.sum()) != (shard.sentences, shard.words):
-        raise _broken(path, place, "sentences and words are not the sums of the blocks")
-    starts = np.concatenate([table[:, WORDS_OFFSET], table[:, LENGTHS_OFFSET]])
-    stops = starts + 4 * np.concatenate([words, sentences])
-    if np.any(starts % ALIGNMENT):
-        raise _broken(path, place, f"a block's offset is not a multiple of {ALIGNMENT}")
-    if shard.bytes % 512 or np.any(stops > shard.bytes):
-        raise _broken(path, place, f"a block reaches beyond the {shard.bytes} bytes of the tar")
+        raise _damaged(path, place, "sentences and words are not the sums over the blocks")
+    starts = np.concatenate([table["words_offset"], table["lengths_offset"]])
+    stops = starts + ID_BYTES * np.concatenate([words, sentences])
+    if np.any(starts % ALIGNMENT_BYTES):
+        raise _damaged(path, place, f"a block's offset is not a multiple of {ALIGNMENT_BYTES}")
+    if shard.bytes % TAR_BLOCK_BYTES or np.any(stops > shard.bytes):
+        raise _damaged(path, place, f"a block ends after the {shard.bytes} bytes of the tar")
     order = np.argsort(starts)
     if np.any(stops[order][:-1] > starts[order][1:]):
-        raise _broken(path, place, "blocks overlap")
-
-
-TRAIN, HELDOUT = "train", "heldout"
-
-TRAIN = "train"
-
-HELDOUT = "heldout"
-
-SPLITS = (TRAIN, HELDOUT)
+        raise _damaged(path, place, "blocks overlap")

@@ -1,49 +1,43 @@
-"""A corpus on disk: its writer and its reader (docs/corpus.md describes the format).
+"""Read a corpus on disk (docs/corpus.md describes the format).
 
-A directory of `corpus.json`, `vocab.txt`, the lexicon of all word types, and uncompressed
-webdataset tars. One sample of a tar is a block of whole sentences, as two `.npy` arrays: the ids
-of its words, and the words of each sentence. The reader uses neither tarfile nor webdataset: it
-maps each shard and slices it at the offsets that `corpus.json` states, so that any block is at
-hand in constant time and nothing is ever extracted.
+A corpus is a directory with `corpus.json`, `vocab.txt`, the lexicon of all word types, and
+uncompressed webdataset tars. One sample of a tar is a block of whole sentences, as two `.npy`
+arrays: the ids of its words, and the number of words of each sentence. The reader uses neither
+tarfile nor webdataset: it maps each shard and slices it at the offsets that `corpus.json` states,
+so that any block is read in constant time and nothing is ever extracted.
 
-A tar notices almost no damage, so sizes and sha256 stand in `corpus.json`; `verify` checks them
-all, and `block` checks a shard's before its first use.
-
-Cost: writing, 4 bytes a word and one block of memory. Reading, the pages that are touched;
-verifying, one pass over the files (measured at 0.4 GB/s on one core).
+Cost: only the pages that are touched are read; `verify` reads all files once.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from bilm.corpus.lexicon import Lexicon
+from bilm.corpus.corpus_files import CorpusFiles
+from bilm.corpus.lexicon import LEXICON_FILES, Lexicon
 from bilm.corpus.manifest import (
-    LENGTHS_OFFSET,
+    BLOCK_DTYPE,
+    ID_BYTES,
     MANIFEST_FILE,
-    SENTENCES,
     VOCABULARY_FILE,
-    WORDS,
-    WORDS_OFFSET,
+    BlockTable,
     FileInfo,
     Manifest,
     ShardInfo,
     SplitInfo,
-    file_names,
     read_manifest,
 )
 from bilm.errors import CorpusError
-from bilm.files.mapping import Bytes, Ids, Stamp, map_file, sha256, stamp
+from bilm.files.mapping import Ids
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, Tokenizer, load_tokenizer
 from bilm.text.vocabulary import UNKNOWN_ID, Vocabulary
+
+_FIXED_NAMES = {VOCABULARY_FILE, *LEXICON_FILES, SENTENCEPIECE_FILE}
 
 
 class Corpus:
@@ -54,40 +48,35 @@ class Corpus:
         self.path = path
         self.manifest = manifest
         self.vocabulary_size = manifest.vocabulary_size
-        self._lock = threading.Lock()
-        self._maps: dict[str, Bytes] = {}
-        self._stamps: dict[str, Stamp | None] = {}  # of the files when they were mapped
-        self._next_look = 0.0
-        self._verified: set[str] = set()
-        self._files: dict[str, FileInfo | ShardInfo] = dict(manifest.files)
-        for split in manifest.splits.values():
-            self._files |= {shard.name: shard for shard in split.shards}
-        self._blocks: dict[str, npt.NDArray[np.int64]] = {}  # (blocks, 4), by split
+        infos: dict[str, FileInfo | ShardInfo] = dict(manifest.files)
+        self._blocks: dict[str, BlockTable] = {}  # by split
         self._shard_of_block: dict[str, list[str]] = {}
         for name, split in manifest.splits.items():
-            tables = [np.empty((0, 4), dtype=np.int64), *(shard.table for shard in split.shards)]
+            infos |= {shard.name: shard for shard in split.shards}
+            tables = [np.empty(0, BLOCK_DTYPE), *(shard.table for shard in split.shards)]
             self._blocks[name] = np.concatenate(tables)
             self._shard_of_block[name] = [s.name for s in split.shards for _ in s.blocks]
-        self.lexicon = Lexicon(path, manifest.num_types, self._map)
+        self.files = CorpusFiles(path, infos)
+        self.lexicon = Lexicon(path, manifest.num_types, self.files.map)
 
     @classmethod
     def open(cls, path: Path | str) -> Corpus:
         """Open the corpus at `path`; `corpus.json` and the size of every file are checked."""
         path = Path(path)
         if not path.is_dir():
-            what = "is not a directory" if path.exists() else "does not exist"
+            problem = "is not a directory" if path.exists() else "does not exist"
             raise CorpusError(
-                f"the corpus {path} {what}; python -m data_tools.build_corpus makes one"
+                f"the corpus {path} {problem}; build one with python -m data_tools.build_corpus"
             )
         if not (path / MANIFEST_FILE).is_file():
             raise CorpusError(
-                f"{path} holds no {MANIFEST_FILE}: it is no corpus, or its build did not finish; "
-                "python -m data_tools.build_corpus makes one"
+                f"{path} has no {MANIFEST_FILE}: it is not a corpus, or its build did not finish; "
+                "build one with python -m data_tools.build_corpus"
             )
         corpus = cls(path, read_manifest(path / MANIFEST_FILE))
-        for name in corpus._files:
-            corpus._map(name)
-        corpus._refuse_strangers()
+        for name in corpus.files:
+            corpus.files.map(name)
+        corpus._reject_unlisted_files()
         return corpus
 
     @property
@@ -97,30 +86,30 @@ class Corpus:
 
     @property
     def fingerprint(self) -> str:
-        """The sha256 of the content of `corpus.json`: the same for the same corpus anywhere."""
+        """The sha256 of the content of `corpus.json`, which is the same for every copy."""
         return self.manifest.fingerprint
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
         """The words of the softmax."""
-        self.verify_file(VOCABULARY_FILE)
+        self.files.verify(VOCABULARY_FILE)
         vocabulary = Vocabulary.read(self.path / VOCABULARY_FILE)
         words = [word.encode("utf-8") for word in vocabulary.words]
         if len(words) != self.vocabulary_size or not self.lexicon.begins_with(words):
             raise CorpusError(
-                f"{self.path / VOCABULARY_FILE} is not the head of the lexicon; "
-                "build the corpus anew"
+                f"{self.path / VOCABULARY_FILE} differs from the first words of the lexicon; "
+                "rebuild the corpus"
             )
         return vocabulary
 
     def tokenizer(self) -> Tokenizer:
-        """The tokeniser that made the words from raw text."""
-        if SENTENCEPIECE_FILE in self._files:
-            self.verify_file(SENTENCEPIECE_FILE)
+        """Return the tokenizer that split the raw text into words."""
+        if SENTENCEPIECE_FILE in self.files:
+            self.files.verify(SENTENCEPIECE_FILE)
         return load_tokenizer(self.manifest.tokenizer, self.path)
 
     def split(self, name: str) -> SplitInfo:
-        """The split of this name."""
+        """Return the split with this name."""
         if name not in self.splits:
             raise CorpusError(
                 f"the corpus {self.path} has no split {name!r}; it has {', '.join(self.splits)}"
@@ -128,116 +117,64 @@ class Corpus:
         return self.splits[name]
 
     def softmax_ids(self, ids: npt.NDArray[np.int32]) -> Ids:
-        """What the softmax calls these words: those outside its vocabulary are `<UNK>`."""
+        """Return the softmax ids of words; words outside the vocabulary become `<UNK>`."""
         known: Ids = np.where(ids < self.vocabulary_size, ids, np.int32(UNKNOWN_ID))
         return known
 
     def verify(
         self, split: str | None = None, progress: Callable[[int], None] | None = None
     ) -> None:
-        """Check the sha256 of every file (with `split`, all but the shards of other splits).
+        """Check the sha256 of every file; with `split`, not the shards of other splits.
 
-        `progress` is called with the number of bytes of each file as it has been checked.
+        `progress` is called after each file with its number of bytes.
         """
         shards = [] if split is None else [shard.name for shard in self.split(split).shards]
-        for name in self._files if split is None else [*self.manifest.files, *shards]:
-            self.verify_file(name, again=True)
+        for name in self.files if split is None else [*self.manifest.files, *shards]:
+            self.files.verify(name, again=True)
             if progress is not None:
-                progress(self._files[name].bytes)
+                progress(self.files.num_bytes(name))
         _ = self.vocabulary
 
-    def verify_file(self, name: str, again: bool = False) -> None:
-        """Check the sha256 of one file, if that has not been done before."""
-        if name in self._verified and not again:
-            return
-        if sha256(self._map(name)) != self._files[name].sha256:
-            raise CorpusError(
-                f"{self.path / name} is damaged: its sha256 is not the one in {MANIFEST_FILE}; "
-                "copy the file again from a good copy of the corpus, or build the corpus anew"
-            )
-        self._verified.add(name)
-
-    def block_sizes(self, split: str) -> npt.NDArray[np.int64]:
-        """Sentences and words of every block of a split: (blocks, 2)."""
+    def blocks(self, split: str) -> BlockTable:
+        """Return the blocks of a split, in order: (blocks,)."""
         self.split(split)
-        return self._blocks[split][:, [SENTENCES, WORDS]]
+        return self._blocks[split]
 
     def block_shard(self, split: str, index: int) -> str:
-        """The name of the shard that holds a block."""
+        """Return the name of the shard that contains a block."""
         return self._shard_of_block[split][index]
 
     def block(self, split: str, index: int, verify: bool = True) -> tuple[Ids, Ids]:
-        """The word ids of a block's sentences, one after the other, and the words of each.
+        """Return the word ids of a block's sentences, and the number of words of each sentence.
 
-        With `verify` the shard's sha256 is checked before its first use. A file that is no longer
-        the one that was opened is refused, unless its content is the same.
+        With `verify` the shard's sha256 is checked before its first use. A shard that has changed
+        since it was mapped is rejected, unless its content is the same.
         """
         name = self.block_shard(split, index)
-        for file in (name, *self.manifest.files):
-            self._refuse_change(file)
+        self.files.check_file_unchanged(name)
         if verify:
-            self.verify_file(name)
-        shard = self._map(name).view("<i4")
-        row = self._blocks[split][index].tolist()
-        ids: Ids = shard[row[WORDS_OFFSET] // 4 :][: row[WORDS]]
-        lengths: Ids = shard[row[LENGTHS_OFFSET] // 4 :][: row[SENTENCES]]
-        what = None
+            self.files.verify(name)
+        shard = self.files.map(name).view("<i4")
+        block = self._blocks[split][index]
+        ids: Ids = shard[block["words_offset"] // ID_BYTES :][: block["words"]]
+        lengths: Ids = shard[block["lengths_offset"] // ID_BYTES :][: block["sentences"]]
+        problem = None
         if ids.min() < UNKNOWN_ID or ids.max() >= self.manifest.num_types:
-            what = f"word ids {ids.min()}..{ids.max()} are not all in {UNKNOWN_ID}.."
-            what += f"{self.manifest.num_types - 1}"
+            allowed = f"{UNKNOWN_ID}..{self.manifest.num_types - 1}"
+            problem = f"word ids {ids.min()}..{ids.max()} are not all in {allowed}"
         elif lengths.min() < 1 or int(lengths.sum(dtype=np.int64)) != len(ids):
-            what = f"the lengths of its sentences do not make {len(ids)} words"
-        if what is not None:
+            problem = f"the lengths of its sentences do not add up to {len(ids)} words"
+        if problem is not None:
             raise CorpusError(
-                f"{self.path / name}, block {index} of {split}: {what}; build the corpus anew"
+                f"{self.path / name}, block {index} of {split}: {problem}; rebuild the corpus"
             )
         return ids, lengths
 
-    def _map(self, name: str) -> Bytes:
-        with self._lock:
-            if name not in self._maps:
-                self._stamps[name] = stamp(self.path / name)
-                self._maps[name] = map_file(self.path / name, self._files[name].bytes)
-            return self._maps[name]
-
-    def refuse_changes(self) -> None:
-        """Look at all files, at most once a second and for a hundredth of the time.
-
-        For readers that keep what they have read: what they keep is good, but the run could not be
-        repeated, nor resumed.
-        """
-        now = time.monotonic()
-        if now < self._next_look:
-            return
-        self._next_look = math.inf  # one thread looks at a time
-        try:
-            for name in self._files:
-                self._refuse_change(name)
-        finally:
-            done = time.monotonic()
-            self._next_look = done + max(1.0, 100 * (done - now))
-
-    def _refuse_change(self, name: str) -> None:
-        """A file that was written to or replaced since it was opened must be the same in content.
-
-        The system's own note of the last change is compared, which costs microseconds.
-        """
-        self._map(name)
-        if stamp(self.path / name) == self._stamps[name]:
-            return
-        with self._lock:
-            self._maps.pop(name, None)  # another thread may have seen the change too
-        try:
-            self.verify_file(name, again=True)
-        except CorpusError as error:
-            raise CorpusError(f"the corpus has changed since it was opened: {error}") from None
-
-    def _refuse_strangers(self) -> None:
-        """A file of ours that `corpus.json` does not know: two corpora in one place."""
-        listed = set(self._files) | {MANIFEST_FILE}
+    def _reject_unlisted_files(self) -> None:
+        """Reject a file with the name of a corpus file that is missing in `corpus.json`."""
         for path in sorted(self.path.iterdir()):
-            ours = path.suffix == ".tar" or path.name in file_names({"name": "sentencepiece"})
-            if ours and path.name not in listed:
+            is_corpus_file = path.suffix == ".tar" or path.name in _FIXED_NAMES
+            if is_corpus_file and path.name not in self.files:
                 raise CorpusError(
                     f"{path} is not listed in {MANIFEST_FILE}: it belongs to another corpus; "
                     "move it away"

@@ -1,4 +1,9 @@
-"""bilm/corpus/writer."""
+"""Write a corpus: the lexicon, the shards of each split, and `corpus.json` last.
+
+docs/corpus.md describes the format. The caller writes `vocab.txt` and the files of the tokenizer.
+
+Cost: 4 bytes of disk per word, and one block of memory.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from bilm.corpus.lexicon import _SPECIAL_BYTES, BYTES_FILE, COUNTS_FILE, OFFSETS_FILE
+from bilm.corpus.lexicon import BYTES_FILE, COUNTS_FILE, OFFSETS_FILE, SPECIAL_BYTES
 from bilm.corpus.manifest import (
-    ALIGNMENT,
+    ALIGNMENT_BYTES,
     FORMAT,
+    ID_BYTES,
     MANIFEST_FILE,
     MAX_SHARDS,
-    SENTENCES,
+    TAR_BLOCK_BYTES,
     VERSION,
     ShardInfo,
     SplitInfo,
@@ -31,36 +37,39 @@ from bilm.corpus.reader import Corpus
 from bilm.errors import CorpusError
 from bilm.files.mapping import Ids, map_file, npy_bytes, sha256
 from bilm.files.writing import write_text
-from bilm.text.characters import (
-    SPECIAL_WORDS,
-)
+from bilm.text.characters import SPECIAL_WORDS
+from bilm.text.tokenizers import TokenizerSpec
 from bilm.text.vocabulary import UNKNOWN_ID
 
 
 def write_lexicon(directory: Path, types: Iterable[bytes], counts: npt.NDArray[np.int64]) -> None:
-    """Write the lexicon of `types`, the special words first, with their counts."""
+    """Write the lexicon of `types`, which start with the special words, and their counts."""
     lengths = []
     with open(directory / BYTES_FILE, "xb") as file:
         for word_id, word in enumerate(types):
-            if not word or (word_id < len(_SPECIAL_BYTES)) != (word in _SPECIAL_BYTES):
-                raise ValueError(f"type {word_id} is {word!r}; {SPECIAL_WORDS} come first, once")
+            if not word or (word_id < len(SPECIAL_BYTES)) != (word in SPECIAL_BYTES):
+                raise ValueError(
+                    f"type {word_id} is {word!r}; types must not be empty, and the first ones, and "
+                    f"only those, must be {' '.join(SPECIAL_WORDS)}"
+                )
             file.write(word)
             lengths.append(len(word))
     if len(lengths) != len(counts) or len(lengths) < len(SPECIAL_WORDS):
-        raise ValueError(f"{len(lengths)} types and {len(counts)} counts do not make a lexicon")
+        raise ValueError(
+            f"there are {len(lengths)} types and {len(counts)} counts; their numbers must be equal "
+            f"and at least {len(SPECIAL_WORDS)}"
+        )
     offsets = np.zeros(len(lengths) + 1, dtype="<i8")
     np.cumsum(lengths, out=offsets[1:])
     (directory / OFFSETS_FILE).write_bytes(npy_bytes(offsets))
     (directory / COUNTS_FILE).write_bytes(npy_bytes(np.asarray(counts, dtype="<i8")))
 
 
-_TAR_BLOCK = 512
-
-
 class SplitWriter:
-    """Writes the shards of one split, `<split>-00000.tar` and on, into a directory.
+    """Writes the shards of one split, `<split>-00000.tar` and so on, into a directory.
 
-    The bytes depend on the sentences and their order alone, not on how they were handed over.
+    The bytes depend only on the sentences and their order, not on how they are divided into calls
+    of `add`.
     """
 
     def __init__(
@@ -68,34 +77,40 @@ class SplitWriter:
     ) -> None:
         if shard_words < 1 or block_words < 1:
             raise CorpusError(
-                f"shard_words {shard_words} and block_words {block_words} must both be at least 1"
+                f"shard_words is {shard_words} and block_words is {block_words}; both must be at "
+                "least 1"
             )
         self._directory = directory
         self._split = split
         self._shard_words = shard_words
         self._block_words = block_words
-        self._ids: Ids = np.empty(0, dtype="<i4")  # sentences that wait for their block
+        self._ids: Ids = np.empty(0, dtype="<i4")  # sentences that are not in a block yet
         self._lengths: Ids = np.empty(0, dtype="<i4")
         self._num_blocks = 0
         self._shard: _ShardWriter | None = None
         self._shards: list[ShardInfo] = []
 
     def add(self, ids: Ids, lengths: Ids) -> None:
-        """Append whole sentences: the ids of all their words, and the words of each."""
+        """Append whole sentences: the ids of all words, and the number of words of each."""
         if ids.dtype != np.int32 or lengths.dtype != np.int32:
             raise TypeError(f"ids and lengths must be int32, not {ids.dtype} and {lengths.dtype}")
         if len(lengths) and lengths.min() < 1:
             raise ValueError("a sentence must have at least one word")
         if int(lengths.sum(dtype=np.int64)) != len(ids):
-            raise ValueError(f"lengths sum to {lengths.sum(dtype=np.int64)}, not {len(ids)} ids")
+            raise ValueError(
+                f"lengths sum to {lengths.sum(dtype=np.int64)}; there are {len(ids)} ids"
+            )
         if len(ids) and ids.min() < UNKNOWN_ID:
-            raise ValueError(f"word id {ids.min()} in a sentence; its borders are implied")
+            raise ValueError(
+                f"a sentence contains the word id {ids.min()}; it must be at least {UNKNOWN_ID}, "
+                "since boundary words are implied"
+            )
         self._ids = np.concatenate([self._ids, ids])
         self._lengths = np.concatenate([self._lengths, lengths])
         self._write_blocks(last=False)
 
     def close(self) -> SplitInfo:
-        """Write what waits, and say what was written."""
+        """Write the remaining sentences, and return a description of the split."""
         self._write_blocks(last=True)
         self._close_shard()
         return SplitInfo(
@@ -111,11 +126,11 @@ class SplitWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if self._shard is not None:  # left by an error: the file is not finished, only released
+        if self._shard is not None:  # an error occurred: close the unfinished file
             self._shard.release()
 
     def _write_blocks(self, last: bool) -> None:
-        """Cut the waiting sentences into blocks: as many as fit, and at least one."""
+        """Write full blocks: as many whole sentences as fit, and at least one; `last`, all."""
         ends = np.cumsum(self._lengths, dtype=np.int64)
         sentence, word = 0, 0
         while sentence < len(ends) and (last or ends[-1] - word > self._block_words):
@@ -132,8 +147,8 @@ class SplitWriter:
         if self._shard is None:
             if len(self._shards) == MAX_SHARDS:
                 raise CorpusError(
-                    f"{self._shard_words} words a shard make more than {MAX_SHARDS:,} shards; "
-                    "choose larger shards"
+                    f"shards of {self._shard_words} words would be more than {MAX_SHARDS:,}; "
+                    "use larger shards"
                 )
             self._shard = _ShardWriter(self._directory / shard_name(self._split, len(self._shards)))
         self._shard.add(f"{self._num_blocks:08d}", ids, lengths)
@@ -146,30 +161,32 @@ class SplitWriter:
 
 
 class _ShardWriter:
-    """Writes one tar, and knows where the arrays in it begin."""
+    """Writes one tar file, and records the offsets of the arrays in it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = path.open("xb")
         self._digest = hashlib.sha256()
-        self._blocks: list[list[int]] = []
+        self._blocks: list[list[int]] = []  # with the fields of BLOCK_DTYPE
+        self._sentences = 0
         self.words = 0
 
     def add(self, key: str, ids: Ids, lengths: Ids) -> None:
         words_offset = self._add_member(f"{key}.words.npy", ids)
         lengths_offset = self._add_member(f"{key}.lengths.npy", lengths)
         self._blocks.append([words_offset, lengths_offset, len(lengths), len(ids)])
+        self._sentences += len(lengths)
         self.words += len(ids)
 
     def close(self) -> ShardInfo:
-        self._write(bytes(2 * _TAR_BLOCK))  # the end of a tar
+        self._write(bytes(2 * TAR_BLOCK_BYTES))  # the end of a tar
         size = self._file.tell()
         self._file.close()
         return ShardInfo(
             name=self._path.name,
             bytes=size,
             sha256=self._digest.hexdigest(),
-            sentences=sum(block[SENTENCES] for block in self._blocks),
+            sentences=self._sentences,
             words=self.words,
             blocks=self._blocks,
         )
@@ -178,15 +195,15 @@ class _ShardWriter:
         self._file.close()
 
     def _add_member(self, name: str, array: Ids) -> int:
-        """Write one `.npy` file into the tar; returns where its data begin."""
+        """Write one `.npy` file into the tar; returns the offset of its data."""
         content = npy_bytes(np.ascontiguousarray(array, dtype="<i4"))
-        header = tarfile.TarInfo(name)  # mtime, uid and gid 0, mode 0644: reproducible bytes
+        header = tarfile.TarInfo(name)  # mtime, uid and gid 0, mode 0644: reproducible
         header.size = len(content)
         self._write(header.tobuf(tarfile.USTAR_FORMAT))
-        offset = self._file.tell() + len(content) - 4 * len(array)
-        assert offset % ALIGNMENT == 0
+        offset = self._file.tell() + len(content) - ID_BYTES * len(array)
+        assert offset % ALIGNMENT_BYTES == 0
         self._write(content)
-        self._write(bytes(-len(content) % _TAR_BLOCK))
+        self._write(bytes(-len(content) % TAR_BLOCK_BYTES))
         return offset
 
     def _write(self, data: bytes) -> None:
@@ -197,21 +214,21 @@ class _ShardWriter:
 def write_manifest(
     directory: Path,
     *,
-    tokenizer: dict[str, Any],
+    tokenizer: TokenizerSpec,
     options: dict[str, Any],
     vocabulary_size: int,
     splits: dict[str, SplitInfo],
 ) -> None:
-    """Write `corpus.json`, which makes the directory a corpus: after all other files.
+    """Write `corpus.json`, which completes a corpus, after all other files.
 
-    Counts the words outside the vocabulary in the shards as they stand on disk, and opens what it
-    has written, so that no build can end in a corpus that `Corpus.open` would refuse.
+    Counts the words outside the vocabulary in the shards on disk, and opens the corpus, so that no
+    build can end with a corpus that `Corpus.open` would reject.
     """
     num_types = len(np.load(directory / OFFSETS_FILE, mmap_mode="r", allow_pickle=False)) - 1
     content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
-        "tokenizer": tokenizer,
+        "tokenizer": tokenizer.to_json(),
         "options": options,
         "files": {name: _file_info(directory / name) for name in sorted(file_names(tokenizer))},
         "vocabulary_size": vocabulary_size,
@@ -237,9 +254,11 @@ def _count_unknown(directory: Path, split: SplitInfo, vocabulary_size: int, num_
     total = 0
     for shard in split.shards:
         words = map_file(directory / shard.name, shard.bytes).view("<i4")
-        for offset, _, _, num_words in shard.blocks:
-            ids = words[offset // 4 :][:num_words]
+        for block in shard.table:
+            ids = words[block["words_offset"] // ID_BYTES :][: block["words"]]
             if ids.max() >= num_types:
-                raise ValueError(f"{shard.name} holds word id {ids.max()} of {num_types} types")
+                raise ValueError(
+                    f"{shard.name} contains the word id {ids.max()}; there are {num_types} types"
+                )
             total += int(np.count_nonzero((ids >= vocabulary_size) | (ids == UNKNOWN_ID)))
     return total

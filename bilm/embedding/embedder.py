@@ -32,6 +32,7 @@ from bilm.model.bilstm import BiLstmState
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD, char_ids
+from bilm.text.tokenizers import require_tokenizer
 
 StateMode = Literal["reset", "carry", "warm"]
 
@@ -152,12 +153,11 @@ class Embedder:
             raise TypeError("embed takes a list of sentences; for one sentence, pass [sentence]")
         for i, sentence in enumerate(sentences):
             if isinstance(sentence, str):
-                if self.pretrained.tokenizer is None:
-                    raise ValueError(
-                        f"sentence {i} is a string, and this model does not know how its text was "
-                        "tokenised; pass lists of words"
-                    )
-                sentence = self.pretrained.tokenizer.tokenize(sentence)
+                model = f"sentence {i} is a string, but this model"
+                tokenizer = require_tokenizer(
+                    self.pretrained.tokenizer, "pass lists of words", model, ValueError
+                )
+                sentence = tokenizer.tokenize(sentence)
             if not isinstance(sentence, Sequence):
                 raise TypeError(f"sentence {i} is {sentence!r}; a list of words is expected")
             for word in sentence:

@@ -18,8 +18,6 @@ from torch import Tensor
 
 from bilm.kernels import c_library as native
 
-IGNORED = -1  # a target that is no prediction
-
 
 class _SampledLoss(torch.autograd.Function):
     """One product a set against the sampled rows; only the probabilities are kept for backward.

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from bilm.kernels.full_softmax import _FullSoftmaxLoss
-from bilm.kernels.sampled_softmax import IGNORED, _SampledLoss
+from bilm.kernels.sampled_softmax import _SampledLoss
 from bilm.model.negatives import Negatives, log_expected_count
+from bilm.text.vocabulary import IGNORED
 
 
 class SampledSoftmax(nn.Module):

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 from bilm.pretrained.model_directory import PretrainedBiLm
-from bilm.text.tokenizers import SentencePieceTokenizer, Tokenizer
+from bilm.text.tokenizers import Tokenizer
 
 
 def model_digest(pretrained: PretrainedBiLm, tokenizer: Tokenizer | None) -> str:
@@ -21,7 +21,6 @@ def model_digest(pretrained: PretrainedBiLm, tokenizer: Tokenizer | None) -> str
     if config.characters is None and pretrained.vocabulary is not None:
         digest.update(pretrained.vocabulary.digest.encode())
     if tokenizer is not None:
-        digest.update(json.dumps(tokenizer.describe(), sort_keys=True).encode())
-    if isinstance(tokenizer, SentencePieceTokenizer):
-        digest.update(tokenizer.model_file.read_bytes())
+        digest.update(json.dumps(tokenizer.spec.to_json(), sort_keys=True).encode())
+        digest.update(tokenizer.model_bytes())
     return digest.hexdigest()

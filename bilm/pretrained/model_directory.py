@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import JsonValue
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -28,7 +27,7 @@ from bilm.model.config import ModelConfig, VocabularySize
 from bilm.model.language_model import BiLm, allocate, empty_model, shape_only_model
 from bilm.pretrained.published_weights import load_published, save_published
 from bilm.pretrained.tensors import save_tensors
-from bilm.text.tokenizers import Tokenizer, load_tokenizer
+from bilm.text.tokenizers import Tokenizer, TokenizerSpec, load_tokenizer
 from bilm.text.vocabulary import Vocabulary
 
 CONFIG_FILE = "config.json"
@@ -46,7 +45,7 @@ class _Description(Section):
     model: ModelConfig
     vocabulary_size: VocabularySize | None
     has_softmax: bool
-    tokenizer: dict[str, JsonValue] | None
+    tokenizer: TokenizerSpec | None
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class PretrainedBiLm:
                 )
         tokenizer = None
         if description.tokenizer is not None:
-            tokenizer = load_tokenizer(dict(description.tokenizer), directory)
+            tokenizer = load_tokenizer(description.tokenizer, directory)
         return cls(model, vocabulary, tokenizer)
 
     def save_pretrained(self, directory: Path | str, overwrite: bool = False) -> None:
@@ -151,7 +150,7 @@ class PretrainedBiLm:
             "model": self.model.config.model_dump(mode="json"),
             "vocabulary_size": self.model.vocabulary_size,
             "has_softmax": self.model.softmax is not None,
-            "tokenizer": self.tokenizer.describe() if self.tokenizer is not None else None,
+            "tokenizer": self.tokenizer.spec.to_json() if self.tokenizer is not None else None,
         }
         tensors = {
             name: parameter.detach().cpu().contiguous()

@@ -1,104 +1,143 @@
-"""Raw text to words: `whitespace`, `moses` and `sentencepiece`.
+"""Split raw text into words: `whitespace`, `moses` and `sentencepiece`.
 
-The choice, with its model file, travels with a corpus and with every model trained on it, so that
-raw text can be handed to either. A tokeniser is described by a small JSON object (`describe`) and,
-for sentencepiece, by the file `tokenizer.model` beside it.
+A corpus, and every model trained on it, records its tokenizer, so that both accept raw text. The
+record is a `TokenizerSpec` in a JSON file and, for sentencepiece, the file `tokenizer.model` beside
+that.
 
-sacremoses and sentencepiece are imported when one of them is asked for, not before.
+sacremoses and sentencepiece are imported only when a tokenizer that needs them is created.
 """
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
-from bilm.errors import TokenizerError
+from pydantic import model_validator
+
+from bilm.errors import BilmError, CheckpointError, TokenizerError
+from bilm.files.sections import Section
 
 SENTENCEPIECE_FILE = "tokenizer.model"
 
 MAX_MODEL_BYTES = 1 << 28
 
-NAMES = ("whitespace", "moses", "sentencepiece")
+TokenizerName = Literal["whitespace", "moses", "sentencepiece"]
+
+NAMES: tuple[TokenizerName, ...] = get_args(TokenizerName)
+
+_MOSES_LANGUAGE = "en"
+
+
+class TokenizerSpec(Section):
+    """The JSON object that describes a tokenizer. Only moses has a language, `en` by default."""
+
+    name: TokenizerName
+    lowercase: bool = False
+    language: str | None = None
+
+    @model_validator(mode="after")
+    def _only_moses_has_a_language(self) -> TokenizerSpec:
+        if self.language is not None and self.name != "moses":
+            raise ValueError(f"the tokenizer {self.name!r} has no language; remove the key")
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object: without `language`, unless it is set."""
+        return self.model_dump(exclude_none=True)
 
 
 class Tokenizer(Protocol):
-    """What turns a raw sentence into words, and says what it is."""
+    """Splits a sentence into words."""
+
+    @property
+    def spec(self) -> TokenizerSpec:
+        """The description from which `load_tokenizer` creates this tokenizer again."""
 
     def tokenize(self, text: str) -> list[str]:
-        """The words of one sentence."""
+        """Return the words of one sentence."""
 
-    def describe(self) -> dict[str, Any]:
-        """The JSON object from which `load_tokenizer` makes this tokeniser again."""
+    def detokenize(self, words: Sequence[str]) -> str:
+        """Return the text of a sentence, as far as the words determine it."""
 
     def save(self, directory: Path) -> None:
-        """Write the files that `load_tokenizer` needs beside the description."""
+        """Write the files that `load_tokenizer` needs in addition to the spec."""
+
+    def model_bytes(self) -> bytes:
+        """Return the content of the model file; empty if the spec is the whole tokenizer."""
 
 
-class WhitespaceTokenizer:
-    """Text that is tokenised already: words stand between white space."""
+class _WordTokenizer:
+    """The part that tokenizers without a model file have in common."""
 
-    def __init__(self, lowercase: bool = False) -> None:
-        self.lowercase = lowercase
+    def __init__(self, spec: TokenizerSpec) -> None:
+        self.spec = spec
 
-    def tokenize(self, text: str) -> list[str]:
-        return (text.lower() if self.lowercase else text).split()
-
-    def describe(self) -> dict[str, Any]:
-        return {"name": "whitespace", "lowercase": self.lowercase}
+    def detokenize(self, words: Sequence[str]) -> str:
+        return " ".join(words)
 
     def save(self, directory: Path) -> None:
         pass
 
+    def model_bytes(self) -> bytes:
+        return b""
 
-class MosesTokenizer:
-    """Raw text in a language with spaces, split as the Moses scripts do (sacremoses)."""
 
-    def __init__(self, lowercase: bool = False, language: str = "en") -> None:
+class WhitespaceTokenizer(_WordTokenizer):
+    """Splits text that is already tokenized: words are separated by white space."""
+
+    def __init__(self, lowercase: bool = False) -> None:
+        super().__init__(TokenizerSpec(name="whitespace", lowercase=lowercase))
+
+    def tokenize(self, text: str) -> list[str]:
+        return (text.lower() if self.spec.lowercase else text).split()
+
+
+class MosesTokenizer(_WordTokenizer):
+    """Splits raw text in a language with spaces as the Moses scripts do (sacremoses)."""
+
+    def __init__(self, lowercase: bool = False, language: str = _MOSES_LANGUAGE) -> None:
         try:
             from sacremoses import MosesTokenizer as Moses
         except ImportError:
             raise TokenizerError(
-                "the tokeniser 'moses' needs sacremoses: pip install 'bilm[data]'"
+                "the tokenizer 'moses' needs sacremoses: pip install 'bilm[data]'"
             ) from None
-        self.lowercase = lowercase
-        self.language = language
+        super().__init__(TokenizerSpec(name="moses", lowercase=lowercase, language=language))
         self._moses = Moses(lang=language)
 
     def tokenize(self, text: str) -> list[str]:
-        text = text.lower() if self.lowercase else text
+        text = text.lower() if self.spec.lowercase else text
         words: list[str] = self._moses.tokenize(text, escape=False)
-        # Moses knows the ASCII separators; what Unicode calls white space must not survive in a
-        # word either, since the vocabulary is one word a line.
+        # Moses splits at ASCII separators only. A word must not contain any other white space of
+        # Unicode either, since a vocabulary file has one word per line.
         return " ".join(words).split()
-
-    def describe(self) -> dict[str, Any]:
-        return {"name": "moses", "lowercase": self.lowercase, "language": self.language}
-
-    def save(self, directory: Path) -> None:
-        pass
 
 
 class SentencePieceTokenizer:
-    """Pieces of a trained sentencepiece model: for languages without spaces, or a small softmax."""
+    """Splits text into the pieces of a trained sentencepiece model.
+
+    For languages without spaces, or for a small softmax.
+    """
 
     def __init__(self, model_file: Path, lowercase: bool = False) -> None:
         try:
             import sentencepiece
         except ImportError:
             raise TokenizerError(
-                "the tokeniser 'sentencepiece' needs sentencepiece: pip install 'bilm[data]'"
+                "the tokenizer 'sentencepiece' needs sentencepiece: pip install 'bilm[data]'"
             ) from None
         if not model_file.is_file():
-            raise TokenizerError(f"there is no sentencepiece model at {model_file}")
+            raise TokenizerError(f"the sentencepiece model {model_file} does not exist")
         size = model_file.stat().st_size
         if size > MAX_MODEL_BYTES:
             raise TokenizerError(
                 f"{model_file} is not a sentencepiece model: it has {size:,} bytes; at most "
                 f"{MAX_MODEL_BYTES:,} are read"
             )
-        self.lowercase = lowercase
-        self.model_file = model_file
+        self.spec = TokenizerSpec(name="sentencepiece", lowercase=lowercase)
+        self._model_file = model_file
         self._pieces = sentencepiece.SentencePieceProcessor()
         try:
             self._pieces.Load(str(model_file))
@@ -107,37 +146,40 @@ class SentencePieceTokenizer:
             raise TokenizerError(f"{model_file} is not a sentencepiece model: {reason}") from None
 
     def tokenize(self, text: str) -> list[str]:
-        # As in character ids, what UTF-8 cannot say (a lone surrogate) is left out.
+        # As in character ids, lone surrogates, which UTF-8 cannot encode, are left out.
         text = text.encode("utf-8", "ignore").decode("utf-8")
-        pieces: list[str] = self._pieces.EncodeAsPieces(text.lower() if self.lowercase else text)
+        text = text.lower() if self.spec.lowercase else text
+        pieces: list[str] = self._pieces.EncodeAsPieces(text)
         return pieces
 
-    def detokenize(self, pieces: list[str]) -> str:
-        """The text that these pieces stand for."""
-        text: str = self._pieces.DecodePieces(pieces)
+    def detokenize(self, words: Sequence[str]) -> str:
+        text: str = self._pieces.DecodePieces(list(words))
         return text
 
-    def describe(self) -> dict[str, Any]:
-        return {"name": "sentencepiece", "lowercase": self.lowercase}
-
     def save(self, directory: Path) -> None:
-        shutil.copyfile(self.model_file, directory / SENTENCEPIECE_FILE)
+        shutil.copyfile(self._model_file, directory / SENTENCEPIECE_FILE)
+
+    def model_bytes(self) -> bytes:
+        return self._model_file.read_bytes()
 
 
-def load_tokenizer(description: dict[str, Any], directory: Path) -> Tokenizer:
-    """Make the tokeniser that `describe` and `save` described in `directory`."""
-    name = description.get("name")
-    lowercase = description.get("lowercase", False)
-    language = description.get("language", "en")
-    expected = {"name", "lowercase"} | ({"language"} if name == "moses" else set())
-    unknown = sorted(set(description) - expected)
-    if name not in NAMES or unknown or type(lowercase) is not bool or type(language) is not str:
-        raise TokenizerError(
-            f"{description!r:.300} does not describe a tokeniser: name must be one of "
-            f"{', '.join(NAMES)}, lowercase true or false, and moses may have a language"
-        )
-    if name == "whitespace":
-        return WhitespaceTokenizer(lowercase)
-    if name == "moses":
-        return MosesTokenizer(lowercase, language)
-    return SentencePieceTokenizer(directory / SENTENCEPIECE_FILE, lowercase)
+def load_tokenizer(spec: TokenizerSpec, directory: Path) -> Tokenizer:
+    """Create the tokenizer of `spec`, whose files `Tokenizer.save` wrote into `directory`."""
+    if spec.name == "whitespace":
+        return WhitespaceTokenizer(spec.lowercase)
+    if spec.name == "moses":
+        language = _MOSES_LANGUAGE if spec.language is None else spec.language
+        return MosesTokenizer(spec.lowercase, language)
+    return SentencePieceTokenizer(directory / SENTENCEPIECE_FILE, spec.lowercase)
+
+
+def require_tokenizer(
+    tokenizer: Tokenizer | None,
+    remedy: str,
+    model: Path | str = "this model",
+    error: type[BilmError] | type[ValueError] = CheckpointError,
+) -> Tokenizer:
+    """Return the tokenizer of a model, or raise an error that ends with `remedy` if it has none."""
+    if tokenizer is None:
+        raise error(f"{model} has no tokenizer, so it cannot read raw text; {remedy}")
+    return tokenizer

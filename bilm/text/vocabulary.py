@@ -1,7 +1,7 @@
-"""The words that the softmax predicts, in falling frequency, in the published file format.
+"""The words that the softmax predicts, by descending frequency, in the published file format.
 
-One word a line, `<S>`, `</S>`, `<UNK>` first. The order matters: negatives are drawn log-uniformly
-over ids, which is right only if ids stand in falling frequency.
+The file has one word per line, with `<S>`, `</S>` and `<UNK>` first. The order matters: negatives
+are drawn log-uniformly over ids, which is correct only if ids are sorted by descending frequency.
 
 Cost: a Python string and a dict entry per word, about 150 MB for the published 793,471 words.
 """
@@ -15,15 +15,17 @@ from pathlib import Path
 from bilm.errors import CorpusError
 from bilm.files.reading import read_regular
 from bilm.files.writing import atomic_file
-from bilm.text.characters import SPECIAL_WORDS, UNKNOWN_WORD
+from bilm.text.characters import SPECIAL_WORDS
 
-MAX_BYTES = 1 << 26  # some six million words
+BEGIN_SENTENCE_ID, END_SENTENCE_ID, UNKNOWN_ID = range(len(SPECIAL_WORDS))
 
-UNKNOWN_ID = SPECIAL_WORDS.index(UNKNOWN_WORD)
+IGNORED = -1  # the target of a slot that has nothing to predict
+
+MAX_VOCABULARY_BYTES = 1 << 26  # about six million words
 
 
 class Vocabulary:
-    """An immutable list of words with its inverse."""
+    """An immutable list of words, and the id of each word."""
 
     def __init__(self, words: Sequence[str], source: str = "vocabulary") -> None:
         self.words = tuple(words)
@@ -37,18 +39,18 @@ class Vocabulary:
         return word in self._ids
 
     def __getitem__(self, word: str) -> int:
-        """The id of `word`, or that of `<UNK>`."""
+        """Return the id of `word`, or that of `<UNK>`."""
         return self._ids.get(word, UNKNOWN_ID)
 
     @property
     def digest(self) -> str:
-        """The sha256 of the file that `write` makes."""
+        """The sha256 of the file that `write` writes."""
         return hashlib.sha256(self._text().encode("utf-8")).hexdigest()
 
     @classmethod
     def read(cls, path: Path) -> Vocabulary:
         """Read and check a vocabulary file."""
-        data = read_regular(path, CorpusError, MAX_BYTES, "the vocabulary")
+        data = read_regular(path, CorpusError, MAX_VOCABULARY_BYTES, "the vocabulary")
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as e:
@@ -63,7 +65,7 @@ class Vocabulary:
         return cls([line.removesuffix("\r") for line in lines], str(path))
 
     def write(self, path: Path) -> None:
-        """Write the vocabulary to `path`, atomically."""
+        """Write the vocabulary to `path` atomically."""
         with atomic_file(path) as temporary:
             temporary.write_bytes(self._text().encode("utf-8"))
 
@@ -73,24 +75,19 @@ class Vocabulary:
     def _check(self, source: str) -> None:
         if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS:
             raise CorpusError(
-                f"{source} does not begin as a vocabulary does; the first lines must be "
-                f"{' '.join(SPECIAL_WORDS)}, one a line, before the words in falling count"
+                f"{source} is not a vocabulary: its first lines must be {' '.join(SPECIAL_WORDS)}, "
+                "one word per line, followed by the words by descending count"
             )
         seen: dict[str, int] = {}
         for line, word in enumerate(self.words, 1):
             if word.strip() != word or len(word.split()) != 1:
                 raise CorpusError(
-                    f"line {line} of {source} is {word!r}; each line must hold one word "
+                    f"line {line} of {source} is {word!r}; each line must contain one word "
                     "without white space"
                 )
             first = seen.setdefault(word, line)
             if first != line:
                 raise CorpusError(
-                    f"the word {word!r} stands twice in {source}: lines {first} and {line}; "
-                    "keep the first"
+                    f"the word {word!r} occurs twice in {source}: lines {first} and {line}; "
+                    "remove the second"
                 )
-
-
-BEGIN_SENTENCE_ID, END_SENTENCE_ID = 0, 1
-
-IGNORED = -1

@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
+from bilm.corpus.global_batch import RankShare
 from bilm.errors import ConfigError
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import parse_json, read_json
@@ -205,11 +206,11 @@ class DeepSpeedConfig(Section):
 
     @model_validator(mode="after")
     def _check_accumulation(self) -> DeepSpeedConfig:
-        if self.train_batch_size % self.gradient_accumulation_steps:
-            raise ValueError(
-                f"train_batch_size is {self.train_batch_size}, which "
-                f"gradient_accumulation_steps {self.gradient_accumulation_steps} does not divide"
-            )
+        share = RankShare(accumulation=self.gradient_accumulation_steps)
+        try:
+            share.rows_per_batch(self.train_batch_size, "train_batch_size")
+        except ConfigError as e:
+            raise ValueError(str(e)) from None
         return self
 
 

@@ -16,6 +16,6 @@ def batch_tensors(
     """Return the words, word indices and targets of a batch, on `device`."""
     directions = config.num_directions
     words = batch.char_ids if config.characters is not None else corpus.softmax_ids(batch.words)
-    arrays = (words, batch.inverse[:directions], batch.targets[:directions])
+    arrays = (words, batch.word_index[:directions], batch.targets[:directions])
     first, second, third = (torch.from_numpy(array).to(device).long() for array in arrays)
     return first, second, third

@@ -94,7 +94,7 @@ def loss_totals(
             for batch in stream.read(0, stream.steps_per_epoch, workers=1):
                 check()
                 inputs = batch_tensors(batch, stream.corpus, model.config, device)
-                before = state or model.zero_state(batch.inverse.shape[1])
+                before = state or model.zero_state(batch.word_index.shape[1])
                 losses, state = model(*inputs, before)
                 loss_sums += losses.double().cpu()
                 predictions += batch.num_predictions

@@ -15,6 +15,7 @@ import psutil
 import torch
 
 from bilm.corpus.batches import BatchStream
+from bilm.corpus.global_batch import GlobalBatch, RankShare
 from bilm.corpus.manifest import HELDOUT, TRAIN
 from bilm.corpus.reader import Corpus
 from bilm.distributed.engine import Engine, EngineSettings
@@ -120,18 +121,15 @@ def prepare(config: Config, fresh: bool) -> Iterator[Run]:
 
 def open_train_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchStream:
     """Return this rank's batches of the training split."""
-    stream = BatchStream(
-        corpus,
-        TRAIN,
-        config.deepspeed.train_batch_size,
-        config.data.unroll_steps,
-        config.train.seed,
-        ranks.rank,
-        ranks.world,
-        accumulation=config.deepspeed.gradient_accumulation_steps,
-        max_characters=_max_characters(config),
-        verified=True,
+    batch = GlobalBatch(
+        rows=config.deepspeed.train_batch_size,
+        unroll=config.data.unroll_steps,
+        seed=config.train.seed,
+        rows_setting="deepspeed.train_batch_size",
     )
+    share = RankShare(ranks.rank, ranks.world, config.deepspeed.gradient_accumulation_steps)
+    characters = _max_characters(config)
+    stream = BatchStream(corpus, TRAIN, batch, share, max_characters=characters, verified=True)
     if stream.num_predictions == 0:
         raise CorpusError(f"the corpus {corpus.path} has no training text")
     return stream
@@ -153,23 +151,15 @@ def open_heldout_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchSt
                 "newest`"
             )
         return None
-    if evaluation.rows % ranks.world:
-        raise ConfigError(
-            f"train.evaluation.rows is {evaluation.rows}; it must be a multiple of {ranks.world}, "
-            "the number of ranks"
-        )
-    return BatchStream(
-        corpus,
-        HELDOUT,
-        evaluation.rows,
-        config.data.unroll_steps,
-        config.train.seed,
-        ranks.rank,
-        ranks.world,
+    batch = GlobalBatch(
+        rows=evaluation.rows,
+        unroll=config.data.unroll_steps,
         shuffle=False,
-        max_characters=_max_characters(config),
-        verified=True,
+        rows_setting="train.evaluation.rows",
     )
+    share = RankShare(ranks.rank, ranks.world)
+    characters = _max_characters(config)
+    return BatchStream(corpus, HELDOUT, batch, share, max_characters=characters, verified=True)
 
 
 def _max_characters(config: Config) -> int:

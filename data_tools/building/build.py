@@ -25,7 +25,7 @@ from bilm.corpus.writer import SplitWriter, write_lexicon, write_manifest
 from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CorpusError
 from bilm.files.writing import atomic_directory
-from bilm.text.tokenizers import SENTENCEPIECE_FILE, SentencePieceTokenizer
+from bilm.text.tokenizers import SENTENCEPIECE_FILE, SentencePieceTokenizer, TokenizerSpec
 from bilm.text.vocabulary import Vocabulary
 from data_tools.building.counting import FinalOrder, check_order, count_text
 from data_tools.building.encode import EncodeOptions
@@ -58,16 +58,16 @@ class Summary:
 
 def prepare_tokenizer(options: BuildOptions, directory: Path) -> EncodeOptions:
     """Put what the tokeniser needs into `directory`; train a model if one is needed."""
-    tokenizer: dict[str, object] = {"name": options.tokenizer, "lowercase": options.lowercase}
+    tree = {"name": options.tokenizer, "lowercase": options.lowercase}
     if options.tokenizer == "moses":
-        tokenizer["language"] = options.language
+        tree["language"] = options.language
     if options.tokenizer == "sentencepiece":
         if options.sentencepiece_model is None:
             train_pieces(options, directory / SENTENCEPIECE_FILE)
         else:
             SentencePieceTokenizer(options.sentencepiece_model).save(directory)
     return EncodeOptions(
-        tokenizer=tokenizer,
+        tokenizer=TokenizerSpec.model_validate(tree),
         tokenizer_directory=directory,
         lines=options.lines,
         field=options.field,

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,7 @@ from bilm.corpus.manifest import HELDOUT, SPLITS, TRAIN
 from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CorpusError
 from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD
-from bilm.text.tokenizers import load_tokenizer
+from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
 from data_tools.building.spool import Sentences
 from data_tools.building.workers import ordered_map
 from data_tools.reading.chunks import Chunk, Lines, read_lines
@@ -37,7 +36,7 @@ Int64 = npt.NDArray[np.int64]
 class EncodeOptions:
     """How text becomes words, and which lines are held out."""
 
-    tokenizer: dict[str, Any]
+    tokenizer: TokenizerSpec
     tokenizer_directory: Path
     lines: str
     field: str
@@ -115,7 +114,7 @@ class Encoder:
                     f"{self._place(word, chunk, lines)} holds the word {word}, which marks the "
                     "border of a sentence and is added by us; remove it from the text"
                 )
-        if self._options.tokenizer["name"] != "sentencepiece":
+        if self._options.tokenizer.name != "sentencepiece":
             return  # the others split at white space, and so make no such words
         for word in types:
             if len(word.split()) != 1 or word.strip() != word:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bilm.errors import CheckpointError, CorpusError
+from bilm.errors import CorpusError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -133,13 +133,9 @@ def _sentences(arguments: argparse.Namespace) -> Iterator[tuple[str, str | None]
 
 
 def _tokenizer(embedder: Embedder, arguments: argparse.Namespace) -> Tokenizer:
-    from bilm.text.tokenizers import WhitespaceTokenizer
+    from bilm.text.tokenizers import WhitespaceTokenizer, require_tokenizer
 
     if arguments.tokenized:
         return WhitespaceTokenizer()
-    if embedder.pretrained.tokenizer is None:
-        raise CheckpointError(
-            f"the model {arguments.model} does not know how its text was tokenised; tokenise the "
-            "text, words between spaces, and say --tokenized"
-        )
-    return embedder.pretrained.tokenizer
+    remedy = "tokenize the text, separate words by spaces, and pass --tokenized"
+    return require_tokenizer(embedder.pretrained.tokenizer, remedy, arguments.model)

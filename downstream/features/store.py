@@ -77,11 +77,10 @@ def model_digest(pretrained: PretrainedBiLm) -> str:
     """A sha256 of all that decides representations: shape, weights and tokeniser, no softmax."""
     config = pretrained.model.config.model_dump(mode="json", exclude={"softmax", "dropout"})
     tokenizer = pretrained.tokenizer
-    described = tokenizer.describe() if tokenizer is not None else None
+    described = tokenizer.spec.to_json() if tokenizer is not None else None
     digest = hashlib.sha256(json.dumps([config, described], sort_keys=True).encode())
-    pieces = getattr(tokenizer, "model_file", None)
-    if pieces is not None:
-        digest.update(Path(pieces).read_bytes())
+    if tokenizer is not None:
+        digest.update(tokenizer.model_bytes())
     if pretrained.model.config.characters is None and pretrained.vocabulary is not None:
         digest.update("\n".join(pretrained.vocabulary.words).encode())
     for name, parameter in sorted(pretrained.model.named_parameters()):

@@ -9,8 +9,9 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from bilm.embedding.embedder import Embedder
-from bilm.errors import CheckpointError, CorpusError
+from bilm.errors import CorpusError
 from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.tokenizers import require_tokenizer
 
 Layers = npt.NDArray[np.float32]  # (words, layers, dim)
 
@@ -29,13 +30,9 @@ def tokenize(
     """The words of each text, cut to `max_words`; every text must have one."""
     if tokenized:
         split: Callable[[str], list[str]] = str.split
-    elif pretrained.tokenizer is not None:
-        split = pretrained.tokenizer.tokenize
     else:
-        raise CheckpointError(
-            "this model does not know how its text was tokenised, so it cannot read raw text; "
-            "tokenise the texts, words between spaces, and say --tokenized"
-        )
+        remedy = "tokenize the texts, separate words by spaces, and pass --tokenized"
+        split = require_tokenizer(pretrained.tokenizer, remedy).tokenize
     result: list[list[str]] = []
     for text in tqdm(texts, desc="tokenising", unit=" texts", disable=is_hidden(progress)):
         words = split(text)[:max_words]

@@ -27,6 +27,7 @@ from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import write_text
 from bilm.pretrained.model_directory import PretrainedBiLm, load_source
+from bilm.text.tokenizers import SENTENCEPIECE_FILE, require_tokenizer
 from downstream.features.store import model_digest
 from downstream.settings.sections import Settings
 from downstream.tasks.classification import Task
@@ -137,29 +138,26 @@ def _build_corpus(
             *("--input", str(place / "texts.txt"), "--output", str(place / "corpus")),
             *("--heldout", str(settings.finetune.heldout_share)),
             *("--seed", str(settings.train.seed)),
-            *_tokenizer_flags(settings, source),
+            *_tokenizer_flags(settings, source, place),
         ],
         "building the corpus",
     )
 
 
-def _tokenizer_flags(settings: Settings, source: PretrainedBiLm) -> list[str]:
+def _tokenizer_flags(settings: Settings, source: PretrainedBiLm, place: Path) -> list[str]:
     if settings.data.tokenized:
         return ["--tokenizer", "whitespace"]
-    if source.tokenizer is None:
-        raise CheckpointError(
-            f"{settings.model} does not know how its text was tokenised; tokenise the texts, words "
-            "between spaces, and say --tokenized"
-        )
-    described = source.tokenizer.describe()
-    flags = ["--tokenizer", str(described["name"])]
-    if described.get("lowercase"):
+    remedy = "tokenize the texts, separate words by spaces, and pass --tokenized"
+    tokenizer = require_tokenizer(source.tokenizer, remedy, settings.model)
+    spec = tokenizer.spec
+    flags = ["--tokenizer", spec.name]
+    if spec.lowercase:
         flags.append("--lowercase")
-    if "language" in described:
-        flags += ["--language", str(described["language"])]
-    pieces = getattr(source.tokenizer, "model_file", None)
-    if pieces is not None:
-        flags += ["--sentencepiece-model", str(pieces)]
+    if spec.language is not None:
+        flags += ["--language", spec.language]
+    if spec.name == "sentencepiece":
+        tokenizer.save(place)
+        flags += ["--sentencepiece-model", str(place / SENTENCEPIECE_FILE)]
     return flags
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from bilm.corpus.reader import Corpus
 from bilm.corpus.writer import SplitWriter, write_lexicon, write_manifest
 from bilm.text.characters import SPECIAL_WORDS
+from bilm.text.tokenizers import TokenizerSpec
 
-WHITESPACE = {"name": "whitespace", "lowercase": False}
+WHITESPACE = TokenizerSpec(name="whitespace")
 
 
 def write_corpus(

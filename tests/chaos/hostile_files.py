@@ -17,7 +17,7 @@ from bilm.corpus.reader import Corpus
 from bilm.embedding.dump import open_dump
 from bilm.parity import compare
 from bilm.pretrained.model_directory import PretrainedBiLm
-from bilm.text.tokenizers import load_tokenizer
+from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
 from bilm.text.vocabulary import Vocabulary
 from bilm.training.config import load_config
 from bilm.training.run_directory import model_of_run
@@ -63,7 +63,7 @@ def read_corpus(directory: Path) -> None:
     corpus.verify()
     corpus.tokenizer()
     for split in corpus.splits:
-        for index in range(len(corpus.block_sizes(split))):
+        for index in range(len(corpus.blocks(split))):
             ids, _ = corpus.block(split, index)
             corpus.lexicon.char_ids(ids)
     for word_id in range(len(corpus.lexicon)):
@@ -171,7 +171,7 @@ def _dump(place: Place) -> None:
 
 
 def _pieces(place: Place) -> object:
-    return load_tokenizer({"name": "sentencepiece"}, place.inside / "model")
+    return load_tokenizer(TokenizerSpec(name="sentencepiece"), place.inside / "model")
 
 
 SPOTS: dict[str, Spot] = {

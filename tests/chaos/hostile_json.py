@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bilm.pretrained.model_directory import PretrainedBiLm
-from bilm.text.tokenizers import load_tokenizer
+from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
 from bilm.training.config import load_config
 from tests.chaos.hostile_files import (
     SPOTS,
@@ -67,11 +67,11 @@ PLANTS: dict[str, tuple[str, Callable[[Any], object]]] = {
     ),
     "terabytes of weights": ("model/config.json", lambda t: t["model"]["lstm"].update(dim=HUGE)),
     "a vocabulary without end": ("model/config.json", lambda t: t.update(vocabulary_size=10**17)),
-    "a tokeniser that is a program": (
+    "a tokenizer that is a program": (
         "model/config.json",
         lambda t: t.update(tokenizer={"name": "os.system", "lowercase": False}),
     ),
-    "a tokeniser elsewhere": (
+    "a tokenizer elsewhere": (
         "model/config.json",
         lambda t: t.update(tokenizer={"name": "sentencepiece", "model": "../../outside/secret"}),
     ),
@@ -108,7 +108,7 @@ def _planted(where: str, change: Callable[[Any], object], place: Place) -> Attac
     _edited(path, change)
     name = "/dev/zero" if "/dev/zero" in path.read_text() else path.name
     name = "model.safetensors" if str(HUGE) in path.read_text() else name
-    name = "tokeniser" if "os.system" in path.read_text() or "outside" in path.read_text() else name
+    name = "tokenizer" if "os.system" in path.read_text() or "outside" in path.read_text() else name
     return Attack(functools.partial(SPOTS[where].act, place), name)
 
 
@@ -213,7 +213,9 @@ def _checkpoint_elsewhere(place: Place) -> Attack:
 def _no_pieces(place: Place) -> Attack:
     path = place.inside / "model/tokenizer.model"
     path.write_bytes(b"\x0a\x0f\x0a\x05<unk>" + bytes(range(256)))
-    return Attack(lambda: load_tokenizer({"name": "sentencepiece"}, path.parent), path.name)
+    return Attack(
+        lambda: load_tokenizer(TokenizerSpec(name="sentencepiece"), path.parent), path.name
+    )
 
 
 def _other_weights(place: Place) -> Attack:

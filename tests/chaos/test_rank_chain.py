@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bilm.corpus.batches import BatchStream
+from bilm.corpus.global_batch import GlobalBatch, RankShare
 from bilm.corpus.reader import Corpus
 from tests.chaos.table import row
 from tests.launch.launching import assert_same_run, build_demo_corpus, launch, losses
@@ -41,8 +42,8 @@ def _words(corpus: Path, step: int, world: int) -> bytes:
     inputs, targets = [], []
     for rank in range(world):
         reader = Corpus.open(corpus)
-        stream = BatchStream(reader, "train", ROWS, UNROLL, rank=rank, world=world)
+        stream = BatchStream(reader, "train", GlobalBatch(ROWS, UNROLL), RankShare(rank, world))
         batch = stream.batch(step)
-        inputs.append(batch.words[batch.inverse])
+        inputs.append(batch.words[batch.word_index])
         targets.append(batch.targets)
     return b"".join(np.concatenate(part, axis=1).tobytes() for part in (inputs, targets))

@@ -22,7 +22,7 @@ def sentences(corpus: Path, split: str = "train") -> list[list[str]]:
     """All sentences of a split, as words, in their order on disk."""
     opened = Corpus.open(corpus)
     result = []
-    for index in range(len(opened.block_sizes(split))):
+    for index in range(len(opened.blocks(split))):
         ids, lengths = opened.block(split, index)
         words = [opened.lexicon.word(i) for i in ids.tolist()]
         start = 0

@@ -195,7 +195,7 @@ def test_what_is_no_list_of_texts_is_refused(
         ("mix", [1.0, 2.0], "each of the 3 layers"),
         ("max_words", 0, "max_words is 0"),
         ("tokenizer", "sentencepiece", "tokenizer is 'sentencepiece'"),
-        ("tokenizer", None, "does not know how its text was tokenised"),
+        ("tokenizer", None, "has no tokenizer, so it cannot read raw text; set tokenizer to"),
     ],
 )
 def test_wrong_parameters_are_told_in_fit(

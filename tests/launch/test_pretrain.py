@@ -240,8 +240,8 @@ def test_plan_and_dry_run_leave_nothing(corpus: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["deepspeed.train_batch_size=9"], "it must be a multiple of 2"),
-        (["train.evaluation.rows=3"], "set it to a multiple of 2"),
+        (["deepspeed.train_batch_size=9"], "train_batch_size is 9; it must be a multiple of 2"),
+        (["train.evaluation.rows=3"], "train.evaluation.rows is 3; it must be a multiple of 2"),
         (["data.corpus=/nowhere"], "does not exist"),
         (["deepspeed.zero_optimization.stage=2"], "ZeRO stages 1 to 3 refuse"),
         (["train.init_from=/nowhere"], "is neither a run"),

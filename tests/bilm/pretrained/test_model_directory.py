@@ -121,7 +121,7 @@ FAULTS: list[tuple[Callable[[Path], object], str]] = [
     (edit_json("vocabulary_size", 1 << 30), r"must be F32 \(1073741824"),
     (edit_json("vocabulary_size", 1 << 31), "vocabulary_size: "),
     (edit_json("vocabulary_size", None), "vocabulary_size is needed"),
-    (edit_json("tokenizer", {"name": "builtins.eval"}), "does not describe a tokeniser"),
+    (edit_json("tokenizer", {"name": "builtins.eval"}), "tokenizer.name: "),
     (edit_tensors(lambda t: t.pop("softmax.weight")), "lacks softmax.weight"),
     (edit_tensors(lambda t: t.update(odd=torch.zeros(1))), "beyond the model, odd"),
     (

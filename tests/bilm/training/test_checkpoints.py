@@ -134,7 +134,8 @@ def test_prune_keeps_last_intact_checkpoint(tmp_path: Path) -> None:
 def test_rejects_later_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
     monkeypatch.setattr(run_record, "VERSION", 99)
-    path = save(store, 1)
+    record = record_of(1).model_copy(update={"version": 99})
+    path = store.save(tensors(1), record).path
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="version 99"):
         store.verify(path)

@@ -180,7 +180,7 @@ def change(path: str, value: Any) -> dict[str, Any]:
         ("model.characters.filters", [[51, 4]], "width 51"),
         ("model.softmax.tied_to_input", True, "no word embeddings to tie"),
         ("deepspeed.zero_optimization.stage", 2, "sparse gradients"),
-        ("deepspeed.gradient_accumulation_steps", 5, "does not divide"),
+        ("deepspeed.gradient_accumulation_steps", 5, "must be a multiple of 5"),
         ("deepspeed.sparse_gradients", True, "by itself"),
         ("deepspeed.train_batch_sise", 1, "did you mean 'train_batch_size'"),
     ],

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from bilm.corpus.batches import BatchStream
+from bilm.corpus.global_batch import GlobalBatch, RankShare
 from bilm.errors import DivergedError
 from bilm.model.language_model import BiLm
 from bilm.training.perplexity import Perplexity, loss_totals, perplexity
@@ -33,9 +34,10 @@ def test_totals_of_two_ranks_equal_those_of_one(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = BiLm(tiny_model_config(dropout=0.5), corpus.vocabulary_size).train()
     device = torch.device("cpu")
-    one = loss_totals(model, BatchStream(corpus, "train", 4, 5, shuffle=False), device)
+    batch = GlobalBatch(rows=4, unroll=5, shuffle=False)
+    one = loss_totals(model, BatchStream(corpus, "train", batch), device)
     two = [
-        loss_totals(model, BatchStream(corpus, "train", 4, 5, 0, rank, 2, shuffle=False), device)
+        loss_totals(model, BatchStream(corpus, "train", batch, RankShare(rank, 2)), device)
         for rank in range(2)
     ]
     sums = two[0].loss_sums + two[1].loss_sums

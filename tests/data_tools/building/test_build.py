@@ -17,7 +17,7 @@ import zstandard
 
 from bilm.corpus.reader import Corpus
 from bilm.errors import BilmError
-from bilm.text.tokenizers import MosesTokenizer
+from bilm.text.tokenizers import MosesTokenizer, TokenizerSpec
 from data_tools import build_corpus, build_shards, build_vocab
 from data_tools.reading.chunks import find_inputs, read_chunks
 from data_tools.reading.heldout import HeldoutChoice
@@ -105,7 +105,9 @@ def test_min_count_and_lowercase(tmp_path: Path) -> None:
         tmp_path / "a.txt", tmp_path / "c", "--heldout", 0, "--lowercase", "--min-count", 2
     )
     assert Corpus.open(corpus).vocabulary.words[3:] == ("b", "a")
-    assert Corpus.open(corpus).manifest.tokenizer == {"name": "whitespace", "lowercase": True}
+    assert Corpus.open(corpus).manifest.tokenizer == TokenizerSpec(
+        name="whitespace", lowercase=True
+    )
 
 
 @pytest.mark.parametrize("shuffle", ["sentences", "documents", "none"])
