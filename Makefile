@@ -1,5 +1,4 @@
-# The two commands of the README are `make demo` and `make test`. Each makes .venv on first use
-# and installs nothing on the second.
+# Every target creates .venv on first use and reuses it afterwards.
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo
@@ -7,8 +6,8 @@ DATA := ../shared/data
 
 .PHONY: help install demo test check bench chaos results clean
 
-help:           ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/'
+help:                       ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1\t/' | expand -t 12
 
 .venv/.installed: setup.py constraints.txt
 	$(PYTHON) -m venv .venv
@@ -16,9 +15,9 @@ help:           ## what can be made
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
-install: .venv/.installed   ## make .venv with everything in it
+install: .venv/.installed   ## create .venv and install all dependencies into it
 
-demo: .venv/.installed      ## the whole walk in a few minutes, on text that we generate
+demo: .venv/.installed      ## run the whole pipeline on generated text (a few minutes)
 	$(BIN)/python -m data_tools.generate_demo --output $(DEMO)/text --seed 0 --overwrite
 	$(BIN)/python -m data_tools.build_corpus --tokenizer whitespace --overwrite \
 		--input $(DEMO)/text/train.txt --heldout $(DEMO)/text/heldout.txt --output $(DEMO)/corpus
@@ -32,23 +31,23 @@ demo: .venv/.installed      ## the whole walk in a few minutes, on text that we 
 		--output $(DEMO)/baselines --overwrite >$(DEMO)/baselines.log
 	$(BIN)/python -m experiments.demo_summary $(DEMO)
 
-test: .venv/.installed      ## every test
+test: .venv/.installed      ## run all tests except the chaos tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-check: .venv/.installed     ## ruff, mypy and the fast tests
+check: .venv/.installed     ## run ruff, mypy and the fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -m 'not slow and not chaos' -n 2
 
-bench: .venv/.installed     ## every benchmark, and docs/performance.md; half an hour, on a quiet machine
+bench: .venv/.installed     ## run all benchmarks and write docs/performance.md (half an hour on an idle machine)
 	$(BIN)/python benchmarks/report.py
 
-chaos: .venv/.installed     ## kill, fill, flip and fuzz it, and docs/reliability.md; under an hour
+chaos: .venv/.installed     ## inject faults and write docs/reliability.md (under an hour)
 	$(BIN)/python -m tests.chaos
 
-results: .venv/.installed   ## pretrain on news and films, classify, and docs/results.md; some hours, DATA=DIR
+results: .venv/.installed   ## repeat the experiments of docs/results.md (hours; DATA=DIR has the texts)
 	$(BIN)/python -m experiments.results --data $(DATA)
 
-clean:                      ## remove what demo and tests made
+clean:                      ## delete the output of the demo, default runs and caches
 	rm -rf $(DEMO) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

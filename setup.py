@@ -1,4 +1,4 @@
-"""Packaging. Ranges here are what is meant to work; constraints.txt holds what was tested."""
+"""Packaging. The ranges here are supported; constraints.txt pins the tested versions."""
 
 from pathlib import Path
 
@@ -15,6 +15,8 @@ EXTRAS = {
         "hypothesis>=6.100",
         "ruff>=0.6",
         "mypy>=1.11",
+        "pre-commit>=4",
+        "pre-commit-hooks>=5",
     ],
 }
 EXTRAS["all"] = [*EXTRAS["train"], *EXTRAS["data"], *EXTRAS["downstream"]]
@@ -22,7 +24,7 @@ EXTRAS["all"] = [*EXTRAS["train"], *EXTRAS["data"], *EXTRAS["downstream"]]
 setup(
     name="bilm",
     version="0.1.0",
-    description="Pretraining deep bidirectional language models (ELMo), and putting them to work",
+    description="Pretraining and use of deep bidirectional language models (ELMo)",
     long_description=Path("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",

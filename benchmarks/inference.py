@@ -1,17 +1,17 @@
-"""What buckets and the table of words gain: `python benchmarks/inference.py`
+"""Measure the speed and the memory of the embedder: `python benchmarks/inference.py`
 
-In one process, taking turns on the same sentences:
-- ours: `Embedder.stream`, which starts with an empty table of words each time, so that a short text
-  pays for every word that is new to it;
-- known: the same with all words in the table, which a long text comes near to;
+All contenders run in one process, in turn, on the same sentences:
+- ours: `Embedder.stream`, which starts with an empty cache each time, so that a short text pays for
+  every new word;
+- known: the same with all words in the cache, which a long text approaches;
 - plain: sentences in the order given, 32 at a time, padded to the longest; the encoder runs on
-  every word; the LSTMs compute every row to the end;
-- plain, distinct: the same with the encoder on each batch's distinct words.
+  every word, and the LSTMs compute every row to the end;
+- plain, distinct: the same with the encoder on the distinct words of each batch.
 
-Prints one JSON line a figure: words a second, the ratios of medians with its spread (each
-round's own ratio), the greatest difference of a number, and the peak memory of `launch/embed.py`
-for a text and for one four times as long. Without --text the sentences are drawn from Zipf's law,
-with log-normal lengths like those of news.
+Prints one JSON line per figure: words per second, the ratios of the medians with their range (the
+ratio of each round), the greatest difference of a number, and the peak memory of `launch/embed.py`
+for a text and for a text four times as long. Without --text, the sentences are drawn from Zipf's
+law, with log-normal lengths like those of news.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from bilm.distributed.process import peak_memory_bytes
-from bilm.embedding.embedder import Embedder, Limits, Vectors, representations
+from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder, Limits
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD, char_ids
@@ -45,11 +47,12 @@ from bilm.text.tokenizers import MosesTokenizer, WhitespaceTokenizer
 from bilm.training.config import load_config
 
 Sentences = Sequence[Sequence[str]]
+Vectors = npt.NDArray[np.float32]  # (layers + 1, words, directions * dim)
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def zipf_sentences(count: int, seed: int = 1) -> list[list[str]]:
-    """Sentences of 40 words in the mean; as many types as news has in so many words."""
+    """Return sentences with 40 words on average and about as many distinct words as news."""
     rng = np.random.default_rng(seed)
     lengths = np.maximum(1, rng.lognormal(np.log(37), 0.4, count)).astype(int)
     weights = np.cumsum(1 / np.arange(1, 200_001))
@@ -62,7 +65,7 @@ def zipf_sentences(count: int, seed: int = 1) -> list[list[str]]:
 
 
 def text_sentences(path: Path, count: int) -> list[list[str]]:
-    """Raw lines of a text, or the last column of a .csv, tokenised by moses."""
+    """Return the lines of a text, or the last column of a .csv, tokenized by moses."""
     tokenizer = MosesTokenizer()
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as file:
@@ -72,7 +75,7 @@ def text_sentences(path: Path, count: int) -> list[list[str]]:
 
 
 def plain(model: BiLm, sentences: Sentences, is_distinct: bool) -> Iterator[Vectors]:
-    """In the order given, 32 at a time, the encoder on each batch's words."""
+    """Yield vectors of sentences in the order given, 32 at a time, without the embedder."""
     assert model.config.characters is not None
     for start in range(0, len(sentences), 32):
         batch = [
@@ -89,11 +92,40 @@ def plain(model: BiLm, sentences: Sentences, is_distinct: bool) -> Iterator[Vect
             indices = np.split(np.arange(len(words)), borders)
         characters = char_ids(words, model.config.characters.max_characters)
         chars = torch.from_numpy(characters).long()
-        yield from representations(model, chars, indices, model.zero_state(len(indices)))[0]
+        yield from plain_batch(model, chars, indices)
+
+
+@torch.inference_mode()
+def plain_batch(
+    model: BiLm, words: Tensor, sentences: Sequence[npt.NDArray[np.int64]]
+) -> list[Vectors]:
+    """Return the layers of each sentence, without its border tokens.
+
+    `words` is the input of the encoder; a sentence is an array of indices into it, including its
+    border tokens. The backward direction reads each sentence reversed by its own length.
+    """
+    lengths = [len(sentence) for sentence in sentences]
+    inverse = torch.zeros(model.config.num_directions, len(sentences), max(lengths)).long()
+    for row, sentence in enumerate(sentences):
+        index = torch.from_numpy(sentence)
+        inverse[0, row, : len(index)] = index
+        if model.config.bidirectional:
+            inverse[1, row, : len(index)] = index.flip(0)
+    layers, _ = model.layers(
+        words, inverse, model.zero_state(len(sentences)), torch.tensor(lengths)
+    )
+    stacked = [torch.stack(direction).numpy() for direction in layers]  # (layers, time, rows, dim)
+    results = []
+    for row, length in enumerate(lengths):
+        parts = [direction[:, :length, row] for direction in stacked]
+        # The backward direction is in its own reading order.
+        ordered = [part if d == 0 else part[:, ::-1] for d, part in enumerate(parts)]
+        results.append(np.concatenate(ordered, axis=-1)[:, 1:-1].copy())
+    return results
 
 
 def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> None:
-    """Time both in turn, and print."""
+    """Time all contenders in turn and print the figures."""
     num_words = sum(len(sentence) for sentence in sentences)
     known = Embedder(PretrainedBiLm(model), limits)
     for _ in known.stream(sentences):
@@ -143,7 +175,7 @@ def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> N
 
 
 def dump_memory(model: BiLm, sentences: Sentences, directory: Path) -> None:
-    """The peak memory of the command, for texts of two sizes."""
+    """Print the peak memory of the command for texts of two sizes."""
     PretrainedBiLm(model, None, WhitespaceTokenizer()).save_pretrained(directory / "model")
     for repeats in (1, 4):
         text = directory / f"{repeats}.txt"
@@ -153,28 +185,28 @@ def dump_memory(model: BiLm, sentences: Sentences, directory: Path) -> None:
         begun = time.perf_counter()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         seconds = time.perf_counter() - begun
-        # the greatest of all children so far: the longer text comes second
+        # This is the maximum over all children so far, so the longer text is second.
         peak = peak_memory_bytes(resource.getrusage(resource.RUSAGE_CHILDREN)) / 2**20
         figure = {"figure": "dump", "sentences": repeats * len(sentences), "peak_mib": round(peak)}
         print(json.dumps({**figure, "seconds": round(seconds, 1)}))
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", type=Path, default=ROOT / "configs/small.json")
-    parser.add_argument("--text", type=Path, help="lines of raw text, or a .csv; .gz too")
+    parser.add_argument("--text", type=Path, help="raw text or a .csv, also as .gz")
     parser.add_argument("--sentences", type=int, default=3000)
-    parser.add_argument("--dump-sentences", type=int, default=2500, help="0: no dump")
+    parser.add_argument("--dump-sentences", type=int, default=2500, help="0 skips the memory test")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--batch-words", type=int, default=Limits().batch_words)
-    parser.add_argument("override", nargs="*", help="section.key=value, of the model")
+    parser.add_argument("--batch-words", type=int, default=DEFAULT_LIMITS.batch_words)
+    parser.add_argument("override", nargs="*", help="model settings as section.key=value")
     arguments = parser.parse_intermixed_args()
     torch.set_num_threads(arguments.threads)
-    os.environ["OMP_NUM_THREADS"] = str(arguments.threads)  # for the dump
+    os.environ["OMP_NUM_THREADS"] = str(arguments.threads)  # for the subprocess
     torch.manual_seed(0)
     model = BiLm(load_config(arguments.config, arguments.override).model, None).eval()
     count = max(arguments.sentences, arguments.dump_sentences)
@@ -187,7 +219,7 @@ def main() -> None:
             dump_memory(small, sentences[: arguments.dump_sentences], Path(directory))
 
 
-# Memory that could grow is a matter of sentences, not of the model: a small one is quick.
+# Memory could grow with the number of sentences, not with the model, so a small model will do.
 SMALL_MODEL = ["model.lstm.dim=64", "model.lstm.projection_dim=32", "model.softmax.kind=full"]
 SMALL_MODEL += ["model.characters.filters=[[1,16],[2,16],[3,32]]"]
 

@@ -29,16 +29,16 @@ def write_zipf_corpus(
     rng = np.random.default_rng(seed)
     num_sentences = max(1, num_words // MEAN_SENTENCE_WORDS)
     lengths = rng.geometric(1 / MEAN_SENTENCE_WORDS, size=num_sentences)
-    spelt_types = num_types - len(SPECIAL_WORDS)
-    weights = np.cumsum(1 / np.arange(1, spelt_types + 1))
+    num_spelled = num_types - len(SPECIAL_WORDS)
+    weights = np.cumsum(1 / np.arange(1, num_spelled + 1))
     draws = rng.random(int(lengths.sum())) * weights[-1]
     ids = np.searchsorted(weights, draws).astype(np.int32) + np.int32(len(SPECIAL_WORDS))
     letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkjqxz", dtype=np.uint8)
-    spelt = (
+    spelled = (
         f"{letters[rng.integers(26, size=size)].tobytes().decode()}{i}".encode()
-        for i, size in enumerate(rng.integers(1, 10, size=spelt_types))
+        for i, size in enumerate(rng.integers(1, 10, size=num_spelled))
     )
-    types = [*(word.encode() for word in SPECIAL_WORDS), *spelt]
+    types = [*(word.encode() for word in SPECIAL_WORDS), *spelled]
     write_lexicon(directory, types, np.bincount(ids, minlength=len(types)))
     (directory / VOCABULARY_FILE).write_bytes(
         b"".join(b"%s\n" % w for w in types[:vocabulary_size])

@@ -1,10 +1,10 @@
-"""bilm: pretraining deep bidirectional language models (ELMo), and putting them to work.
+"""bilm: pretrain deep bidirectional language models (ELMo) and use their representations.
 
 Data flow: raw text -> `data_tools` -> corpus on disk -> `bilm.corpus` -> `bilm.model` ->
 `bilm.training` -> checkpoint -> `bilm.pretrained` -> `bilm.embedding` -> `downstream`.
 
-Public names are looked up on first use, so that `import bilm` and the tools that need no torch
-start at once.
+Public names are imported on first use, so that `import bilm` and the tools that do not need torch
+start quickly.
 """
 
 from __future__ import annotations
@@ -47,3 +47,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'bilm' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

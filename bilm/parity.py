@@ -1,13 +1,14 @@
-"""`python -m bilm.parity FILE.npz ...`: our model against figures of the original implementation.
+"""`python -m bilm.parity FILE.npz ...`: compare bilm with figures of the original implementation.
 
-Three kinds of file, told apart by what they hold:
+There are three kinds of files:
 - a training trace (weights before, batches, losses, gradient norms, weights and states after) is
-  replayed through the real model, loss, clipping and optimiser;
-- embeddings (with options.json and weights.hdf5 beside the file) are computed from its characters;
+  replayed through the model, the loss, the clipping and the optimizer;
+- embeddings (with options.json and weights.hdf5 in the same directory) are computed by
+  `bilm.Embedder` from the words that the file spells in characters;
 - a sampled softmax is computed from its weights, with its gradients.
 
-Prints the greatest absolute difference of each figure, and exits with 0 only if all are within
-1e-5, else with 1.
+The command prints the greatest absolute difference of each figure. It exits with 0 if all are
+within 1e-5, and with 1 otherwise.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,53 +25,53 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bilm.embedding.embedder import representations
+from bilm.embedding.embedder import Embedder
 from bilm.errors import CheckpointError, run_command
 from bilm.files.reading import open_regular
 from bilm.files.strict_json import parse_json
+from bilm.kernels.sampled_softmax import Candidates
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm, training_objective
 from bilm.model.negatives import log_expected_count, log_uniform
 from bilm.model.scalar_mix import ScalarMix
-from bilm.model.softmax import SampledSoftmax
+from bilm.model.softmax import VocabularySoftmax
 from bilm.pretrained.published_options import model_config_from_options
-from bilm.pretrained.published_weights import load_published, published_name, published_views
-from bilm.text.characters import BEGIN_WORD, SHIFT
+from bilm.pretrained.published_weights import published_name, published_views
+from bilm.text.characters import BEGIN_WORD, END_WORD, SHIFT
 from bilm.training.config import OptimizerConfig
 from bilm.training.optimizers import build_optimizer
 
 TOLERANCE = 1e-5
 Arrays = dict[str, npt.NDArray[Any]]
-# What numpy raises, in one place or another, for a file that is no .npz of plain arrays.
-_NO_ARRAYS = (
-    *(OSError, ValueError, AttributeError, TypeError, KeyError, EOFError, MemoryError),
-    *(NotImplementedError, zipfile.BadZipFile, zlib.error),
-)
 Differences = dict[str, float]
+# Ends that complete a character of UTF-8 that was cut.
+_COMPLETIONS = (b"", b"\x80", b"\xa0", b"\x80\x80", b"\xa0\x80", b"\x80\x80\x80", b"\xa0\x80\x80")
 
 
 def compare(path: Path) -> Differences:
-    """The greatest difference of each figure in the file at `path`."""
+    """Return the greatest difference of each figure in the file at `path`."""
     arrays = _read(path)
     if "loss" in arrays and "options" in arrays:
         return _compare_trace(arrays, str(path))
     if "batch0/char_ids" in arrays:
-        model = load_published(path.parent / "options.json", path.parent / "weights.hdf5")
-        return _compare_embeddings(model, arrays)
+        embedder = Embedder.from_published(
+            path.parent / "options.json", path.parent / "weights.hdf5"
+        )
+        return _compare_embeddings(embedder, arrays)
     if "sampled_ids" in arrays:
         return _compare_sampled_softmax(arrays)
     raise CheckpointError(
-        f"{path} holds neither a training trace ('loss', 'options'), nor embeddings "
+        f"{path} contains neither a training trace ('loss', 'options'), nor embeddings "
         "('batch0/char_ids'), nor a sampled softmax ('sampled_ids')"
     )
 
 
 def _read(path: Path) -> Arrays:
+    open_regular(path, CheckpointError).close()
     try:
-        open_regular(path, CheckpointError).close()
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except _NO_ARRAYS as e:
+    except Exception as e:  # numpy raises nearly any type for a damaged file
         raise CheckpointError(f"{path} is not an .npz file of plain arrays: {e}") from None
 
 
@@ -82,10 +81,11 @@ def _compare_trace(arrays: Arrays, source: str) -> Differences:
     if config.dropout or config.softmax.kind == "sampled":
         raise CheckpointError(
             f"{source} was made with dropout or a sampled softmax, whose random draws a trace does "
-            "not hold; only a trace with dropout 0 and sample_softmax false can be replayed"
+            "not contain; only a trace with dropout 0 and sample_softmax false can be replayed"
         )
     model = BiLm(config, vocabulary_size).train()
-    _load_weights(model, arrays, "init/")
+    for parameter, initial in _weights(model, arrays, "init/"):
+        parameter.copy_(torch.from_numpy(initial))
     learning_rate = float(options.get("learning_rate", 0.2))
     optimizer = build_optimizer(OptimizerConfig(learning_rate=learning_rate), model)
 
@@ -126,7 +126,7 @@ def _compare_trace(arrays: Arrays, source: str) -> Differences:
 
 
 def _weights(model: BiLm, arrays: Arrays, prefix: str) -> Iterator[tuple[Tensor, Any]]:
-    """Each weight of ours (a view in the published layout) beside the trace's."""
+    """Yield each weight of the model, in the published layout, with that of the trace."""
     theirs = {
         published_name(name.removeprefix(prefix)): array
         for name, array in arrays.items()
@@ -139,15 +139,10 @@ def _weights(model: BiLm, arrays: Arrays, prefix: str) -> Iterator[tuple[Tensor,
     for name, view in ours.items():
         if tuple(view.shape) != theirs[name].shape:
             raise CheckpointError(
-                f"{prefix}{name} has the shape {theirs[name].shape}; by the options it must be "
-                f"{tuple(view.shape)}"
+                f"{prefix}{name} has the shape {theirs[name].shape}; according to the options it "
+                f"must be {tuple(view.shape)}"
             )
         yield view, theirs[name]
-
-
-def _load_weights(model: BiLm, arrays: Arrays, prefix: str) -> None:
-    for ours, theirs in _weights(model, arrays, prefix):
-        ours.copy_(torch.from_numpy(theirs))
 
 
 def _trace_batch(arrays: Arrays, step: int, num_directions: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -165,20 +160,21 @@ def _trace_batch(arrays: Arrays, step: int, num_directions: int) -> tuple[Tensor
     )
 
 
-def _compare_embeddings(model: BiLm, arrays: Arrays) -> Differences:
+def _compare_embeddings(embedder: Embedder, arrays: Arrays) -> Differences:
+    """Compare layers and mixes, with the LSTM states carried from batch to batch."""
     worst: Differences = {}
-    state = model.zero_state(int(arrays["batch_size"]))
     for batch in range(sum(name.endswith("/char_ids") for name in arrays)):
         keys = ("char_ids", "layers", "mask", "mix", "mix_layer_norm", "l2")
         expected = {key: arrays[f"batch{batch}/{key}"] for key in keys}
-        words, sentences = _sentences(expected["char_ids"])
-        ours, state = representations(model, words, sentences, state)
+        found = embedder.embed(
+            _sentences(expected["char_ids"]), "carry", batch_size=int(arrays["batch_size"])
+        )
         layers = np.zeros(expected["layers"].shape, dtype=np.float32)
-        for row, array in enumerate(ours):
+        for row, array in enumerate(found):
             layers[row, :, : array.shape[1]] = array
         mask = torch.from_numpy(expected["mask"])
         stacked = torch.from_numpy(layers).transpose(0, 1)  # (layers, sentences, words, dim)
-        found = {
+        differences = {
             "layers": _difference(
                 stacked[:, mask], expected["layers"].swapaxes(0, 1)[:, expected["mask"]]
             )
@@ -187,31 +183,47 @@ def _compare_embeddings(model: BiLm, arrays: Arrays) -> Differences:
             mix = ScalarMix(
                 len(stacked),
                 initial_weights=arrays["mix_w"].tolist(),
-                initial_gamma=float(arrays["mix_gamma"]),
                 layer_norm=layer_norm,
                 penalty=float(arrays["l2_coef"]),
             )
-            found[key] = _difference(mix(stacked, mask)[mask], expected[key][expected["mask"]])
-            found["penalty of the mix"] = _difference(mix.regularization(), expected["l2"][0])
-        worst = {name: max(found[name], worst.get(name, 0.0)) for name in found}
+            mix.gamma.data.fill_(float(arrays["mix_gamma"]))
+            differences[key] = _difference(
+                mix(stacked, mask)[mask], expected[key][expected["mask"]]
+            )
+            differences["penalty of the mix"] = _difference(mix.regularization(), expected["l2"][0])
+        worst = {name: max(differences[name], worst.get(name, 0.0)) for name in differences}
     return worst
 
 
-def _sentences(shifted: npt.NDArray[Any]) -> tuple[Tensor, list[npt.NDArray[np.int64]]]:
-    """Distinct words, and sentences as indices into them, of shifted character ids."""
-    ids = shifted.astype(np.int64) - SHIFT  # (sentences, tokens, characters)
-    words, inverse = np.unique(ids.reshape(-1, ids.shape[2]), axis=0, return_inverse=True)
-    lengths = (ids[:, :, 0] == BEGIN_WORD).sum(axis=1)
-    rows = inverse.reshape(ids.shape[:2])
-    # Absent tokens became -1 by the shift back. No sentence points at them, but they must be ids
-    # that the encoder can look up.
-    encodable = torch.from_numpy(np.maximum(words, 0))
-    return encodable, [row[:length] for row, length in zip(rows, lengths, strict=True)]
+def _sentences(shifted: npt.NDArray[Any]) -> list[list[str]]:
+    """Return the words, without border tokens, of shifted character ids.
+
+    `shifted` is (sentences, tokens, characters); absent tokens do not begin with `BEGIN_WORD`.
+    """
+    ids = shifted.astype(np.int64) - SHIFT
+    return [
+        [_word(token) for token in sentence[sentence[:, 0] == BEGIN_WORD][1:-1].tolist()]
+        for sentence in ids
+    ]
+
+
+def _word(ids: list[int]) -> str:
+    """Return a word with these character ids.
+
+    A long word may be cut inside a character. It is completed with any bytes that are valid,
+    because `char_ids` cuts them off again.
+    """
+    for completion in _COMPLETIONS:
+        try:
+            return (bytes(ids[1 : ids.index(END_WORD)]) + completion).decode("utf-8")
+        except ValueError:
+            continue
+    raise CheckpointError(f"the character ids {ids} do not spell a word in UTF-8")
 
 
 def _compare_sampled_softmax(arrays: Arrays) -> Differences:
     size, dim = arrays["weight"].shape
-    softmax = SampledSoftmax(size, dim)
+    softmax = VocabularySoftmax(size, dim)
     with torch.no_grad():
         softmax.weight.copy_(torch.from_numpy(arrays["weight"]))
         softmax.bias.copy_(torch.from_numpy(arrays["bias"]).unsqueeze(1))
@@ -227,8 +239,11 @@ def _compare_sampled_softmax(arrays: Arrays) -> Differences:
         name: log_expected_count(ids, num_tries, size)
         for name, ids in (("true", targets), ("sampled", sampled))
     }
-    one_set = (hidden, targets, sampled, counts["true"], counts["sampled"])
-    losses = softmax.sampled_loss(*(tensor.unsqueeze(0) for tensor in one_set))[0]
+    losses = softmax.sampled_loss(
+        hidden.unsqueeze(0),
+        Candidates(targets.unsqueeze(0), counts["true"].unsqueeze(0)),
+        Candidates(sampled.unsqueeze(0), counts["sampled"].unsqueeze(0)),
+    )[0]
     losses.mean().backward()
     assert softmax.weight.grad is not None
     assert softmax.bias.grad is not None
@@ -245,18 +260,16 @@ def _compare_sampled_softmax(arrays: Arrays) -> Differences:
 
 
 def _recover_num_tries(ids: Tensor, expected_count: Tensor, vocabulary_size: int) -> int:
-    """The number of draws is not in the file; it follows from any expected count."""
+    """Return the number of draws, which is not in the file, from an expected count."""
     rarest = int(log_uniform(ids, vocabulary_size).argmin())
     p = float(log_uniform(ids, vocabulary_size)[rarest])
     return round(math.log1p(-float(expected_count[rarest])) / math.log1p(-p))
 
 
 def _difference(ours: Tensor | None, theirs: Any) -> float:
-    """The greatest absolute difference; infinite where one is missing or not a number."""
-    if ours is None:
-        return math.inf
+    """Return the greatest absolute difference; infinite if a value is missing or not a number."""
     other = torch.as_tensor(theirs)
-    if ours.shape != other.shape:
+    if ours is None or ours.shape != other.shape:
         return math.inf
     if ours.numel() == 0:
         return 0.0
@@ -265,7 +278,7 @@ def _difference(ours: Tensor | None, theirs: Any) -> float:
 
 
 def main() -> int:
-    """Compare our model with figures of the original implementation."""
+    """Compare bilm with figures of the original implementation."""
     parser = argparse.ArgumentParser(
         prog="python -m bilm.parity",
         description=__doc__,

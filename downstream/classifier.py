@@ -17,11 +17,11 @@ from bilm.embedding.embedder import Embedder
 from bilm.errors import CheckpointError, CorpusError
 from bilm.files.sections import parse_section
 from bilm.files.strict_json import read_json
-from bilm.pretrained.model_directory import load_source
+from bilm.pretrained.digests import model_digest
+from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import (
     _Window,
 )
-from downstream.features.store import model_digest
 from downstream.features.texts_to_layers import embed_texts, tokenize, windows_of
 from downstream.features.word_vectors import Table, WordVectors, vectors_digest
 from downstream.heads.saved_head import (
@@ -71,7 +71,7 @@ class TextClassifier:
             raise CheckpointError(
                 f"the biLM of {directory} is not at {bilm_path}; say where it is (--model)"
             )
-        embedder = Embedder(load_source(bilm_path))
+        embedder = Embedder(PretrainedBiLm.open(bilm_path))
         found = model_digest(embedder.pretrained)
         _check_same("biLM", bilm_path, found, description.bilm.digest, directory)
         table = None

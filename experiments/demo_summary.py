@@ -1,4 +1,4 @@
-"""The end of `make demo`: what was learned, beside what could be."""
+"""Print the results of `make demo` next to the best possible ones."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from bilm.errors import CheckpointError, run_command
 
 DIRECTIONS = ("forward", "backward")
 
-GOAL = 0.15  # above the best possible perplexity, at most
+MAX_EXCESS = 0.15  # of the perplexity over the best possible one
 
 
 def main() -> int:
-    """Print held-out perplexity beside its limit, senses of a word, and the classifiers."""
+    """Print held-out perplexity with its limit, senses of a word, and the classifiers."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("directory", type=Path, help="where make demo has worked")
+    parser.add_argument("directory", type=Path, help="the output directory of make demo")
     directory = parser.parse_args().directory
-    for needed in (directory / "text" / "grammar.json", directory / "run" / "metrics.jsonl"):
-        if not needed.is_file():
-            raise CheckpointError(f"there is no {needed}: make demo has not come so far")
-    grammar = json.loads((directory / "text" / "grammar.json").read_text(encoding="utf-8"))
-    lines = (directory / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    grammar = json.loads(_read(directory / "text" / "grammar.json"))
+    lines = _read(directory / "run" / "metrics.jsonl").splitlines()
     heldout = [e for e in map(json.loads, lines) if e["event"] == "heldout"]
     if not heldout:
-        raise CheckpointError(f"{directory / 'run'} has no held-out evaluation yet")
+        raise CheckpointError(
+            f"{directory / 'run'} has no held-out evaluation yet; run `make demo` to the end"
+        )
     best = min(heldout, key=lambda event: float(event["perplexity"]))
     limit = grammar["heldout_limit_perplexity"]
     vocabulary = grammar["vocabulary"]
@@ -43,14 +42,20 @@ def main() -> int:
         "The model:  bilm.Embedder.from_pretrained(" + repr(str(directory / "run" / "best")) + ")"
     )
     worst = max(best[f"perplexity_{name}"] for name in DIRECTIONS) / limit - 1
-    if worst > GOAL:
-        print(f"\nThat is more than {GOAL:.0%} above the limit: something is wrong.")
+    if worst > MAX_EXCESS:
+        print(f"\nThe perplexity is more than {MAX_EXCESS:.0%} above the limit; it should not be.")
         return 1
     return 0
 
 
+def _read(path: Path) -> str:
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist; run `make demo` first")
+    return path.read_text(encoding="utf-8")
+
+
 def _show_senses(model: Path) -> None:
-    """The same word in sentences of one topic, and of two."""
+    """Print the similarity of a word in sentences of one topic and of two topics."""
     from bilm.embedding.embedder import Embedder
 
     sentences = [
@@ -72,21 +77,21 @@ def _show_senses(model: Path) -> None:
 
 
 def _show_classifiers(directory: Path) -> None:
-    """Test accuracy of heads on the frozen biLM, beside those that do without it."""
-    found = {}
-    for name in ("classifier", "baselines"):
-        path = directory / name / "results.json"
-        if not path.is_file():
-            raise CheckpointError(f"there is no {path}: make demo has not come so far")
-        found[name] = json.loads(path.read_text(encoding="utf-8"))
-    print("\nTopic of a sentence, test accuracy (a quarter of them is decided by word order alone)")
+    """Print the test accuracy of heads on the frozen biLM, and of baselines without it."""
+    results = {
+        name: json.loads(_read(directory / name / "results.json"))
+        for name in ("classifier", "baselines")
+    }
+    print(
+        "\nTopic of a sentence, test accuracy (a quarter of the topics depend on word order alone)"
+    )
     rows = [
         (baseline["title"], baseline["scores"]["test"]["accuracy"])
-        for baseline in found["baselines"]["baselines"]
+        for baseline in results["baselines"]["baselines"]
     ]
     rows += [
         (f"frozen biLM, {mix} mix", summary["test"]["accuracy"]["mean"])
-        for mix, summary in found["classifier"]["summary"].items()
+        for mix, summary in results["classifier"]["summary"].items()
     ]
     for title, accuracy in rows:
         print(f"  {title:<50} {accuracy:6.1%}")

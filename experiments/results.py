@@ -1,18 +1,16 @@
-"""The experiment of docs/results.md: `python -m experiments.results --data DIR --work DIR`.
+"""Run the experiment of docs/results.md: `python -m experiments.results --data DIR --work DIR`.
 
-Pretrains a biLM on news, goes on with it on film reviews, and sets heads on the frozen biLMs beside
-baselines, by the commands that users have. Some hours on two cores; a run that was stopped goes on
-where it was (a stage in the middle of pretraining, too). The page and its pictures come last.
+Pretrains a biLM on news, continues its training on film reviews, and compares heads on the frozen
+biLMs with baselines. Every stage is one of the documented commands. Takes several hours on two
+cores; run it again after an interruption to resume, also in the middle of pretraining. Writes the
+page and its pictures at the end.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bilm.errors import ConfigError, run_command
 from bilm.files.writing import write_text
@@ -21,7 +19,9 @@ from experiments.results_page import write_page
 from experiments.stages import Stages
 
 ALL_MIXES = "trainable,frozen,learned,average,top,layer:0,layer:1"
+
 MIXES = "trainable,frozen,learned"
+
 WORDS = ("play", "bank")
 
 
@@ -32,15 +32,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", type=Path, required=True, help="the texts; see docs/results.md")
-    parser.add_argument("--work", type=Path, default=Path("results"), help="default: results")
-    parser.add_argument("--ranks", type=int, default=2, help="of pretraining (default: 2)")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="directory of the texts; see docs/results.md"
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path("results"),
+        help="directory of everything that the stages write (default: results)",
+    )
+    parser.add_argument("--ranks", type=int, default=2, help="ranks of pretraining (default: 2)")
     parser.add_argument(
         "--parts",
         nargs="+",
         default=list(PARTS),
         choices=list(PARTS),
-        help="which parts to run (default: all, in this order: %(choices)s)",
+        help="parts to run (default: all, in this order: %(choices)s)",
     )
     arguments = parser.parse_args(argv)
     check_data(arguments.data)
@@ -51,22 +58,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Experiment:
-    """All stages, in the order in which they need each other."""
+    """All stages, in the order in which they depend on each other."""
 
     def __init__(self, data: Path, work: Path, ranks: int) -> None:
         self.data, self.work, self.ranks = data, work, ranks
         self.texts = work / "texts"
         self.stages = Stages(work)
         self.news, self.films = work / "news", work / "films"
-        self.vectors = ("--vectors", data / "glove/glove.6B.50d.top60k.txt.gz")
+        self.vectors = ["--vectors", str(data / "glove/glove.6B.50d.top60k.txt.gz")]
         self.ag_news = self._task(self.news, "ag_train.csv", "ag_test.csv")
-        self.sst5 = (
-            *self._task(self.films, "sst5_train.csv", "sst5_test.csv"),
-            *("--validation", self.texts / "sst5_dev.csv", "--tokenized"),
-        )
+        self.sst5 = self._task(self.films, "sst5_train.csv", "sst5_test.csv")
+        self.sst5 += ["--validation", str(self.texts / "sst5_dev.csv"), "--tokenized"]
 
     def pretrain(self) -> None:
-        """Texts, corpora, the biLM of news, and that of films which starts from it."""
+        """Prepare the texts, and pretrain the news biLM."""
         done, source = self.texts / "done", str(self.data.resolve())
         if not done.is_file():
             print("texts", flush=True)
@@ -74,103 +79,100 @@ class Experiment:
             write_text(done, source)
         if done.read_text(encoding="utf-8") != source:
             raise ConfigError(
-                f"{self.work} holds what was made of {done.read_text(encoding='utf-8')}, not of "
-                f"{source}; give another --work"
+                f"{self.work} was made from {done.read_text(encoding='utf-8')}, not from {source}; "
+                "choose another --work"
             )
         self._build("news", self.work / "news_corpus")
         self._train("news", self.work / "news_corpus", self.news)
 
     def pretrain_films(self) -> None:
-        """The biLM of news goes on with film reviews."""
+        """Continue the training of the news biLM on film reviews."""
         corpus = self.work / "films_corpus"
-        self._build("films", corpus, "--lowercase", "--lines", "documents")
-        start = (f"train.init_from={self.news / 'best'}", "train.optimizer.learning_rate=0.003")
-        self._train("films", corpus, self.films, *start, "train.num_epochs=1")
+        self._build("films", corpus, ["--lowercase", "--lines", "documents"])
+        settings = [
+            f"train.init_from={self.news / 'best'}",
+            "train.optimizer.learning_rate=0.003",
+            "train.num_epochs=1",
+        ]
+        self._train("films", corpus, self.films, settings)
 
     def pooled_heads(self) -> None:
-        """AG News by pooled layers: all mixes, with and without word vectors beside them."""
-        self._heads("ag_mean_max", self.ag_news, "mean_max", ALL_MIXES, *self.vectors)
+        """Train pooled heads on AG News: all mixes, with and without word vectors."""
+        self._heads("ag_mean_max", self.ag_news, "mean_max", ALL_MIXES, self.vectors)
         self._heads("ag_mean_max_alone", self.ag_news, "mean_max", MIXES)
 
     def word_heads(self) -> None:
-        """AG News by heads that read every word."""
-        brief = ("--epochs", "3", "--batch-size", "128", "--learning-rate", "0.003", *self.vectors)
+        """Train heads that read every word on AG News."""
+        training = ["--batch-size", "128", "--learning-rate", "0.003", *self.vectors]
+        brief = ["--epochs", "3", *training]
         for mix in ("learned", "trainable", "frozen"):
-            self._heads(f"ag_attention_{mix}", self.ag_news, "attention", mix, *brief)
+            self._heads(f"ag_attention_{mix}", self.ag_news, "attention", mix, brief)
         for head in ("bilstm", "gru"):
-            small = ("--encoder-dim", "64")
-            self._heads(f"ag_{head}", self.ag_news, head, "trainable", *small, *brief)
-        large = ("--encoder-dim", "128", "--epochs", "4", *brief[2:])
-        self._heads("ag_bilstm_learned", self.ag_news, "bilstm", "learned", *large)
+            flags = ["--encoder-dim", "64", *brief]
+            self._heads(f"ag_{head}", self.ag_news, head, "trainable", flags)
+        flags = ["--encoder-dim", "128", "--epochs", "4", *training]
+        self._heads("ag_bilstm_learned", self.ag_news, "bilstm", "learned", flags)
 
     def baselines(self) -> None:
-        """What has to be beaten."""
+        """Score the baselines on both tasks."""
         for name, task in (("ag", self.ag_news), ("sst5", self.sst5)):
-            self.stages.run(
-                f"{name}_baselines",
-                *("python", "-m", "downstream.baselines", *task, *self.vectors),
-                *("--output", self.work / f"{name}_baselines"),
-            )
+            command = ["python", "-m", "downstream.baselines", *task, *self.vectors]
+            output = ["--output", str(self.work / f"{name}_baselines")]
+            self.stages.run(f"{name}_baselines", command + output)
 
     def film_heads(self) -> None:
-        """SST-5 by all heads."""
+        """Train all heads on SST-5."""
         for head in ("mean_max", "attention"):
-            self._heads(f"sst5_{head}", self.sst5, head, MIXES, *self.vectors)
+            self._heads(f"sst5_{head}", self.sst5, head, MIXES, self.vectors)
         for head in ("bilstm", "gru"):
-            self._heads(f"sst5_{head}", self.sst5, head, "trainable", *self.vectors)
+            self._heads(f"sst5_{head}", self.sst5, head, "trainable", self.vectors)
 
     def analyses(self) -> None:
-        """Parts of speech, words in context, sample efficiency, the penalty, layers."""
+        """Run all analyses with the news biLM."""
         treebank = self.data / "ud_english_ewt"
-        model = ("--model", self.news / "best", "--overwrite")
-        files = ("--train", treebank / "train.conllu.gz", "--test", treebank / "test.conllu.gz")
-        self._analyse("probe", "probe", *model, *files)
-        text = ("--text", self.texts / "ag_train.csv", "--label-column", "label")
+        model = ["--model", str(self.news / "best"), "--overwrite"]
+        train = ["--train", str(treebank / "train.conllu.gz")]
+        test = ["--test", str(treebank / "test.conllu.gz")]
+        self._analyse("probe", "probe", model + train + test)
+        text = ["--text", str(self.texts / "ag_train.csv"), "--label-column", "label"]
         for word in WORDS:
-            self._analyse(f"neighbours_{word}", "neighbours", *model, *text, "--word", word)
+            self._analyse(f"neighbours_{word}", "neighbours", [*model, *text, "--word", word])
         for analysis in ("sample_efficiency", "penalty", "layers"):
-            self._analyse(analysis, analysis, *self.ag_news, "--epochs", "5")
+            self._analyse(analysis, analysis, [*self.ag_news, "--epochs", "5"])
 
     def page(self) -> None:
-        """docs/results.md and its pictures."""
+        """Write docs/results.md and its pictures."""
         write_page(self.work)
 
-    def _build(self, name: str, corpus: Path, *flags: str) -> None:
-        self.stages.run(
-            f"{name}_corpus",
-            *("python", "-m", "data_tools.build_corpus", "--overwrite", "--max-vocab", "30000"),
-            *flags,
-            *("--input", str(self.texts / f"{name}.txt"), "--output", str(corpus)),
-        )
+    def _build(self, name: str, corpus: Path, flags: Sequence[str] = ()) -> None:
+        command = ["python", "-m", "data_tools.build_corpus", "--overwrite"]
+        command += ["--max-vocab", "30000", *flags]
+        command += ["--input", str(self.texts / f"{name}.txt"), "--output", str(corpus)]
+        self.stages.run(f"{name}_corpus", command)
 
-    def _train(self, name: str, corpus: Path, run: Path, *settings: str) -> None:
-        self.stages.run(
-            f"{name}_pretraining",
-            *("deepspeed", "--quiet", "--num_gpus", str(self.ranks), "launch/pretrain.py"),
-            *("--config", "configs/news.json", f"data.corpus={corpus}"),
-            *(f"train.output_dir={run}", *settings),
-        )
-        self.stages.run(
-            f"{name}_perplexity",
-            *("python", "launch/evaluate.py", "--model", run, "--corpus", corpus, "--json"),
-        )
+    def _train(self, name: str, corpus: Path, run: Path, settings: Sequence[str] = ()) -> None:
+        command = ["deepspeed", "--quiet", "--num_gpus", str(self.ranks), "launch/pretrain.py"]
+        command += ["--config", "configs/news.json", f"data.corpus={corpus}"]
+        command += [f"train.output_dir={run}", *settings]
+        self.stages.run(f"{name}_pretraining", command)
+        command = ["python", "launch/evaluate.py", "--model", str(run), "--corpus", str(corpus)]
+        self.stages.run(f"{name}_perplexity", [*command, "--json"])
 
-    def _task(self, run: Path, train: str, test: str) -> tuple[str | Path, ...]:
-        files = ("--train", self.texts / train, "--test", self.texts / test)
-        return ("--model", run / "best", *files, "--cache", self.work / "cache", "--overwrite")
+    def _task(self, run: Path, train: str, test: str) -> list[str]:
+        flags = ["--model", str(run / "best")]
+        flags += ["--train", str(self.texts / train), "--test", str(self.texts / test)]
+        return [*flags, "--cache", str(self.work / "cache"), "--overwrite"]
 
     def _heads(
-        self, name: str, task: Sequence[str | Path], head: str, mixes: str, *flags: str | Path
+        self, name: str, task: Sequence[str], head: str, mixes: str, flags: Sequence[str] = ()
     ) -> None:
-        self.stages.run(
-            name,
-            *("python", "-m", "downstream.classify", *task, "--head", head, "--mix", mixes),
-            *("--seeds", "3", *flags, "--output", self.work / name),
-        )
+        command = ["python", "-m", "downstream.classify", *task, "--head", head, "--mix", mixes]
+        command += ["--seeds", "3", *flags, "--output", str(self.work / name)]
+        self.stages.run(name, command)
 
-    def _analyse(self, name: str, analysis: str, *flags: str | Path) -> None:
-        command = ("python", "-m", f"downstream.analyses.{analysis}", *flags)
-        self.stages.run(name, *command, "--output", self.work / name)
+    def _analyse(self, name: str, analysis: str, flags: Sequence[str]) -> None:
+        command = ["python", "-m", f"downstream.analyses.{analysis}", *flags]
+        self.stages.run(name, [*command, "--output", str(self.work / name)])
 
 
 PARTS: dict[str, Callable[[Experiment], None]] = {

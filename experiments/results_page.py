@@ -1,4 +1,4 @@
-"""docs/results.md and its pictures, from what the stages have left."""
+"""Write docs/results.md and its pictures from the results of the stages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from typing import Any
 from bilm.errors import CheckpointError
 from bilm.files.strict_json import read_json
 from bilm.files.writing import write_text
-from downstream.reports.pages import markdown_table, new_figure, percent, save_figure
+from downstream.reports.pages import (
+    MAX_RESULTS_BYTES,
+    RESULTS_FILE,
+    markdown_table,
+    new_figure,
+    percent,
+    save_figure,
+)
+from downstream.settings.sections import RECURRENT_HEADS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,14 +32,14 @@ PICTURES = ROOT / "docs" / "results"
 
 START, END = "<!-- figures: {} -->", "<!-- end -->"
 
-# Best published figures of course-sized biLMs trained on AG News alone, and our goal.
+# The best published accuracies of small biLMs that were trained on AG News alone.
 PUBLISHED = {"trainable": 0.889, "frozen": 0.883, "learned": 0.905}
 
 ANALYSES = ("sample_efficiency", "penalty", "layers", "probe", "neighbours_play", "neighbours_bank")
 
 
 def write_page(work: Path) -> None:
-    """Put the present figures between the marks of the page; the words around them stay."""
+    """Replace the figures between the marks of the page; the text around them stays the same."""
     PICTURES.mkdir(exist_ok=True)
     parts = {
         "pretraining": _pretraining(work),
@@ -54,14 +62,14 @@ def write_page(work: Path) -> None:
 
 def _put(text: str, name: str, part: str) -> str:
     start = START.format(name)
-    before, found, rest = text.partition(start)
-    if not found or END not in rest:
-        raise CheckpointError(f"{PAGE} has no place for the figures called {name}")
+    before, mark, rest = text.partition(start)
+    if not mark or END not in rest:
+        raise CheckpointError(f"{PAGE} has no marks {start} and {END}; add them")
     return f"{before}{start}\n{part}\n{END}{rest.partition(END)[2]}"
 
 
 def _table_lines(report: str) -> Iterator[str]:
-    """The first table of a report."""
+    """Yield the lines of the first table of a report."""
     has_begun = False
     for line in report.splitlines():
         if line.startswith("|"):
@@ -77,7 +85,7 @@ def _stage(work: Path, name: str) -> dict[str, Any]:
 
 
 def _results(work: Path, name: str) -> dict[str, Any]:
-    tree: dict[str, Any] = read_json(work / name / "results.json", CheckpointError, 1 << 28)
+    tree: dict[str, Any] = read_json(work / name / RESULTS_FILE, CheckpointError, MAX_RESULTS_BYTES)
     return tree
 
 
@@ -92,29 +100,30 @@ def _pretraining(work: Path) -> str:
     ]
     for name in ("news", "films"):
         corpus = read_json(work / f"{name}_corpus" / "corpus.json", CheckpointError, 1 << 28)
-        found = json.loads(_stage(work, f"{name}_perplexity")["output"].splitlines()[-1])
+        heldout = json.loads(_stage(work, f"{name}_perplexity")["output"].splitlines()[-1])
         rows.append(
             [
                 name,
                 f"{corpus['splits']['train']['words']:,}",
                 f"{_events(work, name, 'train')[-1]['step']:,}",
                 f"{_stage(work, f'{name}_pretraining')['seconds'] / 60:.0f}",
-                *(f"{found[key]:.1f}" for key in ("perplexity", "forward", "backward")),
-                f"{found['unknown_share']:.1%}",
+                *(f"{heldout[key]:.1f}" for key in ("perplexity", "forward", "backward")),
+                f"{heldout['unknown_share']:.1%}",
             ]
         )
-    return markdown_table(rows) + "\n\n![curves of pretraining](results/pretraining.png)"
+    return markdown_table(rows) + "\n\n![pretraining curves](results/pretraining.png)"
 
 
 def _classification(work: Path, name: str) -> str:
-    """Every mix of every head, then the baselines, by test accuracy."""
+    """Return the table of every mix of every head, then the baselines."""
     rows = [["classifier", "mix", "validation", "test", "macro F1", "published"]]
     for directory in sorted(work.glob(f"{name}_*/results.json")):
         tree = _results(work, directory.parent.name)
         if "summary" not in tree:
             continue
         head = tree["settings"]["head"]
-        units = f" of {head['encoder_dim']}" if head["kind"] in ("bilstm", "gru") else ""
+        recurrent = head["kind"] in RECURRENT_HEADS
+        units = f" ({head['encoder_dim']} units)" if recurrent else ""
         title = head["kind"] + units + (" with GloVe" if head["vectors"] else "")
         for mix, summary in tree["summary"].items():
             cells = [
@@ -139,7 +148,7 @@ def _classification(work: Path, name: str) -> str:
 
 
 def _costs(work: Path) -> str:
-    rows = [["stage", "seconds", "peak memory, GiB"]]
+    rows = [["stage", "seconds", "peak memory (GiB)"]]
     total = 0.0
     for path in sorted((work / "stages").glob("*.json"), key=lambda path: path.stat().st_mtime):
         done = read_json(path, CheckpointError)
@@ -147,15 +156,14 @@ def _costs(work: Path) -> str:
         rows.append([done["name"], f"{done['seconds']:.0f}", f"{done['peak_memory_gib']:.2f}"])
     names = ("torch", "deepspeed", "scikit-learn", "gensim")
     versions = ", ".join(f"{package} {version(package)}" for package in names)
-    told = (
-        f"{total / 60:.0f} minutes in all on {os.cpu_count()} cores ({platform.machine()}), Python "
-        f"{platform.python_version()}, {versions}."
+    return markdown_table(rows) + (
+        f"\n\n{total / 60:.0f} minutes in total on {os.cpu_count()} cores ({platform.machine()}), "
+        f"Python {platform.python_version()}, {versions}."
     )
-    return markdown_table(rows) + f"\n\n{told}"
 
 
 def _plot_curve(work: Path) -> None:
-    """Training loss (sampled) and held-out perplexity by step."""
+    """Draw training perplexity (sampled softmax) and held-out perplexity by step."""
     figure, axes = new_figure(1, 2, width=5.2, height=3.6)
     for name, axis in zip(("news", "films"), axes, strict=True):
         train, heldout = (_events(work, name, kind) for kind in ("train", "heldout"))
@@ -168,7 +176,7 @@ def _plot_curve(work: Path) -> None:
             [event["step"] for event in heldout],
             [event["perplexity"] for event in heldout],
             "o-",
-            label="held out, full softmax",
+            label="held-out, full softmax",
         )
         axis.set(title=name, xlabel="step", ylabel="perplexity", yscale="log")
         axis.grid(alpha=0.3, which="both")

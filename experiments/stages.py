@@ -1,4 +1,4 @@
-"""Commands that are run once: what a stage gave is kept, and a second run goes on after it."""
+"""Stages of an experiment: commands that run once, and whose output and cost are recorded."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,32 +20,32 @@ from bilm.files.writing import write_text
 
 @dataclass(frozen=True)
 class Done:
-    """What a stage took."""
+    """The record of a stage that has finished."""
 
     name: str
     command: list[str]
     seconds: float
     peak_memory_gib: float  # of its largest process
-    output: str  # what it printed
-    configs: dict[str, str]  # sha256 of each configuration that the command names
+    output: str  # on stdout
+    configs: dict[str, str]  # the sha256 of each .json file that the command names
 
 
 class Stages:
-    """Runs commands below `work`, each at most once."""
+    """Runs commands, each at most once, and records them below `work`."""
 
     def __init__(self, work: Path) -> None:
         self._directory = work / "stages"
         self._directory.mkdir(parents=True, exist_ok=True)
 
-    def run(self, name: str, *command: str | Path) -> Done:
-        """Run a command of this project, unless that very command has been done already."""
-        words = [str(word) for word in command]
+    def run(self, name: str, command: Sequence[str]) -> Done:
+        """Run a command, unless the stage has finished with the same command and configs."""
+        words = list(command)
         configs = {w: sha256_of(Path(w), ConfigError) for w in words if w.endswith(".json")}
         path = self._directory / f"{name}.json"
         if path.is_file():
             done = Done(**read_json(path, CorpusError))
             if (done.command, done.configs) == (words, configs):
-                print(f"{name}: done before", flush=True)
+                print(f"{name}: already done", flush=True)
                 return done
         print(f"{name}: {' '.join(words)}", flush=True)
         log = self._directory / f"{name}.log"
@@ -61,7 +62,7 @@ class Stages:
         seconds = time.monotonic() - start
         if code != 0:
             last = log.read_text(encoding="utf-8", errors="replace")[-2000:]
-            raise CorpusError(f"stage {name} ended with {code}; the end of {log}:\n{last}")
+            raise CorpusError(f"stage {name} exited with {code}; {log} ends with:\n{last}")
         done = Done(name, words, seconds, peak_memory_bytes(usage) / 2**30, output, configs)
         write_text(path, json.dumps(asdict(done), indent=1) + "\n")
         print(f"{name}: {seconds:.0f} s, {done.peak_memory_gib:.2f} GiB", flush=True)
@@ -69,7 +70,7 @@ class Stages:
 
 
 def _executable(words: list[str]) -> list[str]:
-    """`python` and `deepspeed` of this environment, whatever the shell has."""
+    """Return the command with `python` or `deepspeed` of this environment, not of the shell."""
     if words[0] == "python":
         return [sys.executable, *words[1:]]
     return [str(Path(sys.executable).with_name(words[0])), *words[1:]]

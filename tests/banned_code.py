@@ -1,4 +1,7 @@
-"""What no module of ours may do: run what stands in a file. Found by reading the syntax tree."""
+"""Find code that could execute the contents of a file: pickle, eval, shell commands and the like.
+
+No module of the project may contain such code. It is found in the syntax tree.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +9,84 @@ import ast
 from collections.abc import Iterator
 
 MODULES = {
-    *("pickle", "_pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"),
-    *("yaml", "jsonpickle", "runpy", "pty", "imp", "code"),
+    "_pickle",
+    "cPickle",
+    "cloudpickle",
+    "code",
+    "dill",
+    "imp",
+    "joblib",
+    "jsonpickle",
+    "marshal",
+    "pickle",
+    "pty",
+    "runpy",
+    "shelve",
+    "yaml",
 }
-# By the whole name, whatever it was imported as.
+# Full names, regardless of the name under which they are imported.
 NAMES = {
-    *("torch.load", "torch.jit.load", "torch.hub", "torch.package", "torch.serialization"),
-    *("os.system", "os.popen", "os.startfile", "subprocess.getoutput"),
-    *(
-        "subprocess.getstatusoutput",
-        "asyncio.create_subprocess_shell",
-        "numpy.lib.format.read_array",
-    ),
-    *("builtins.eval", "builtins.exec", "builtins.compile", "builtins.__import__"),
+    "asyncio.create_subprocess_shell",
+    "builtins.__import__",
+    "builtins.compile",
+    "builtins.eval",
+    "builtins.exec",
+    "numpy.lib.format.read_array",
+    "os.popen",
+    "os.startfile",
+    "os.system",
+    "subprocess.getoutput",
+    "subprocess.getstatusoutput",
+    "torch.hub",
+    "torch.jit.load",
+    "torch.load",
+    "torch.package",
+    "torch.serialization",
 }
 PREFIXES = ("os.exec", "os.spawn", "os.posix_spawn")
-BUILT_IN = {"eval", "exec", "compile", "__import__"}
-# By the last part alone, whatever stands before it.
+BUILTINS = {"eval", "exec", "compile", "__import__"}
+# Attributes of any object.
 ATTRIBUTES = {
-    *("read_pickle", "to_pickle", "extractall", "unpack_archive", "load_checkpoint"),
-    *("broadcast_object_list", "all_gather_object", "gather_object", "scatter_object_list"),
+    "all_gather_object",
+    "broadcast_object_list",
+    "extractall",
+    "gather_object",
+    "load_checkpoint",
+    "read_pickle",
+    "scatter_object_list",
+    "to_pickle",
+    "unpack_archive",
 }
-REACHABLE = {"torch", "os", "numpy", "subprocess", "builtins", "sys"}  # not by a computed name
+# Modules whose attributes must not be looked up by a computed name.
+NO_COMPUTED_ATTRIBUTES = {"torch", "os", "numpy", "subprocess", "builtins", "sys"}
 
 
 def violations(source: str, imports_by_table: bool = False) -> list[str]:
-    """Each banned thing in `source`; `imports_by_table` allows import_module of a computed name."""
+    """Return a description of every banned construct in `source`.
+
+    `imports_by_table` allows `import_module` with a computed name.
+    """
     tree = ast.parse(source)
-    known = dict(_imported_names(tree))
-    found = [f"imports {name}" for name in known.values() if _is_banned(name)]
+    imports = dict(_imported_names(tree))
+    found = [f"imports {name}" for name in imports.values() if _is_banned(name)]
     for node in ast.walk(tree):
-        name = _full_name(node, known)
+        name = _full_name(node, imports)
         if name is not None and _is_banned(name):
             found.append(f"line {node.lineno}: {name}")
-        if isinstance(node, ast.Name) and node.id in BUILT_IN and node.id not in known:
+        if isinstance(node, ast.Name) and node.id in BUILTINS and node.id not in imports:
             found.append(f"line {node.lineno}: {node.id}")
         if isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
             found.append(f"line {node.lineno}: .{node.attr}")
         if isinstance(node, ast.Call):
-            found += [f"line {node.lineno}: {w}" for w in _calls(node, known, imports_by_table)]
+            found += [
+                f"line {node.lineno}: {reason}"
+                for reason in _banned_calls(node, imports, imports_by_table)
+            ]
     return found
 
 
 def _imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """The local name of each import, and what it stands for."""
+    """Yield the local name and the full name of each import."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -63,14 +100,15 @@ def _imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
                 yield alias.asname or alias.name, f"{node.module}.{alias.name}"
 
 
-def _full_name(node: ast.AST, known: dict[str, str]) -> str | None:
+def _full_name(node: ast.AST, imports: dict[str, str]) -> str | None:
+    """Return the full name of an imported name or attribute, or None."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
-    if not isinstance(node, ast.Name) or node.id not in known:
+    if not isinstance(node, ast.Name) or node.id not in imports:
         return None
-    return ".".join([known[node.id], *reversed(parts)])
+    return ".".join([imports[node.id], *reversed(parts)])
 
 
 def _is_banned(name: str) -> bool:
@@ -83,16 +121,16 @@ def _is_banned(name: str) -> bool:
     )
 
 
-def _calls(node: ast.Call, known: dict[str, str], imports_by_table: bool) -> Iterator[str]:
-    name = _full_name(node.func, known) or ""
+def _banned_calls(node: ast.Call, imports: dict[str, str], imports_by_table: bool) -> Iterator[str]:
+    name = _full_name(node.func, imports) or ""
     given = {keyword.arg: keyword.value for keyword in node.keywords}
     if "shell" in given and not _is_false(given["shell"]):
         yield "shell="
     if name.startswith("subprocess."):
         if None in given:
-            yield "subprocess with **, which may hide shell=True"
+            yield "subprocess with **, which could pass shell=True"
         if node.args and isinstance(node.args[0], (ast.JoinedStr, ast.Constant, ast.BinOp)):
-            yield "subprocess with a string for a command"
+            yield "subprocess with a string as its command"
     if name == "numpy.load" and not _is_false(given.get("allow_pickle")):
         yield "numpy.load without allow_pickle=False"
     first = node.args[0] if node.args else None
@@ -103,12 +141,12 @@ def _calls(node: ast.Call, known: dict[str, str], imports_by_table: bool) -> Ite
         elif _is_banned(str(first.value)):
             yield f"import_module of {first.value}"
     if isinstance(node.func, ast.Name) and node.func.id in ("getattr", "attrgetter"):
-        owner = _full_name(first, known) if first is not None else None
+        owner = _full_name(first, imports) if first is not None else None
         wanted = node.args[1] if len(node.args) > 1 else None
         if isinstance(wanted, ast.Constant):
-            if _is_banned(f"{owner}.{wanted.value}") or wanted.value in BUILT_IN:
+            if _is_banned(f"{owner}.{wanted.value}") or wanted.value in BUILTINS:
                 yield f"getattr for {owner}.{wanted.value}"
-        elif owner in REACHABLE:
+        elif owner in NO_COMPUTED_ATTRIBUTES:
             yield f"getattr of {owner} by a computed name"
 
 

@@ -1,4 +1,4 @@
-"""Small models and paths that several test files use."""
+"""Small models and paths that several test files share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side; waiting threads would spin
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run in parallel; idle threads would spin
 
 from bilm.model.config import ModelConfig
 
@@ -19,7 +19,7 @@ SHARED = ROOT.parent / "shared"
 
 
 def shared_file(*parts: str) -> Path:
-    """Real data beside the checkout; the test is skipped where it is absent."""
+    """Return the path of real data next to the checkout, or skip the test if it is absent."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
         pytest.skip(f"../shared/{'/'.join(parts)} is absent")
@@ -27,7 +27,7 @@ def shared_file(*parts: str) -> Path:
 
 
 def tiny_model_config(**changes: Any) -> ModelConfig:
-    """A model of a few thousand weights; `lstm`, `characters` and `softmax` are merged in."""
+    """Return a model of a few thousand weights; changes of sections are merged into them."""
     tree: dict[str, Any] = {
         "characters": {"embedding_dim": 3, "filters": [[1, 4], [2, 5], [3, 6]], "num_highway": 2},
         "lstm": {"dim": 12, "projection_dim": 6, "num_layers": 2},

@@ -1,13 +1,14 @@
-"""Vectors of a text: `python launch/embed.py --model MODEL --input TEXT --output OUTPUT.hdf5`
+"""Embed a text: `python launch/embed.py --model MODEL --input TEXT --output OUT.hdf5`
 
-MODEL is a run (its best model), a model directory, or a directory with options.json and
-weights.hdf5; or give these two as --options and --weights. TEXT has a sentence a line (.gz, .bz2
-and .xz too). The output is the published form: dataset "0", "1", ... by line, of shape
-(layers + 1, words, 2 x dim); an empty line has 0 words, or pooled zeros.
+MODEL is a run (its best model is used), a model directory, or a directory with options.json and
+weights.hdf5; alternatively, pass these two files as --options and --weights. TEXT has one sentence
+per line and may be compressed (.gz, .bz2, .xz). The output has the published form: datasets "0",
+"1", ... by line number, each of shape (layers + 1, words, 2 x dim). An empty line has 0 words, or
+zeros if pooled.
 
-It may be killed at any moment: the same command goes on where it stopped, in OUTPUT.partial/,
-having made sure that model, text and options are the same. Until the end it needs twice the
-output's disk space; memory does not grow with the text.
+If the command is interrupted, run it again to resume. Finished parts are kept in OUT.hdf5.partial/
+until the end, and the model, the text and the options must be the same. The command needs twice the
+disk space of the output until it finishes; its memory use does not grow with the text.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import lzma
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
@@ -30,65 +32,103 @@ from bilm.text.lines import bounded_lines
 
 if TYPE_CHECKING:
     from bilm.embedding.dump import EmbeddingDump
-    from bilm.embedding.output import Output
+    from bilm.embedding.embedder import Embedder, StateMode
+    from bilm.embedding.output import Output, Pool, Precision
     from bilm.pretrained.model_directory import PretrainedBiLm
-    from bilm.text.tokenizers import Tokenizer
+    from bilm.text.tokenizers import TokenizerName
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The command line; `--help` describes the flags."""
+
+    model: Path | None
+    options: Path | None
+    weights: Path | None
+    vocab: Path | None
+    input: Path
+    output: Path
+    dtype: Precision
+    layers: str
+    pool: Pool
+    tokenizer: TokenizerName | None
+    state: StateMode
+    compression: str | None
+    batch_words: int | None
+    overwrite: bool
+    progress: bool
 
 
 def main() -> int:
-    """Read a model and a text, write the text's vectors."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", type=Path, help="a run or a model")
-    parser.add_argument("--options", type=Path, help="a published options.json, instead of --model")
-    parser.add_argument("--weights", type=Path, help="its weights.hdf5")
-    parser.add_argument("--vocab", type=Path, help="its vocabulary, for a model of word ids")
-    parser.add_argument("--input", type=Path, required=True, help="text, a sentence a line")
-    parser.add_argument("--output", type=Path, required=True, help="the HDF5 file to write")
-    parser.add_argument("--dtype", choices=["float32", "float16"], default="float32")
-    parser.add_argument(
-        "--layers",
-        default="all",
-        help="all, average, top, or mix:w0,w1,... with a weight for each layer (default: all)",
-    )
-    parser.add_argument("--pool", choices=["none", "mean", "max", "mean_max"], default="none")
-    parser.add_argument(
-        "--tokenizer",
-        choices=["whitespace", "moses"],
-        help="default: the model's own; whitespace for text that is tokenised already",
-    )
-    parser.add_argument(
-        "--state", choices=["reset", "warm"], default="reset", help="see docs/embedding.md"
-    )
-    parser.add_argument("--compression", choices=["gzip", "lzf"], help="of the HDF5 file")
-    parser.add_argument("--batch-words", type=int, help="words computed together")
-    parser.add_argument("--overwrite", action="store_true", help="replace the output")
-    parser.add_argument("--progress", action="store_true", help="a bar even without a terminal")
-    arguments = parser.parse_args()
+    """Embed a text and write its vectors."""
+    arguments = _parse()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     share_cores()
     _embed(arguments)
     return 0
 
 
-def _embed(arguments: argparse.Namespace) -> None:
-    # torch only now, so that --help answers at once
+def _parse() -> Arguments:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--model", type=Path, help="a run or a model")
+    add("--options", type=Path, help="a published options.json, instead of --model")
+    add("--weights", type=Path, help="the weights.hdf5 that belongs to --options")
+    add("--vocab", type=Path, help="the vocabulary of --weights, for a model with word ids")
+    add("--input", type=Path, required=True, help="the text, one sentence per line")
+    add("--output", type=Path, required=True, help="the HDF5 file to write")
+    add("--dtype", choices=["float32", "float16"], default="float32", help="(default: float32)")
+    add(
+        "--layers",
+        default="all",
+        help="all, average, top, or mix:w0,w1,... with one weight per layer (default: all)",
+    )
+    add(
+        "--pool",
+        choices=["none", "mean", "max", "mean_max"],
+        default="none",
+        help="one vector per line instead of one per word (default: none)",
+    )
+    add(
+        "--tokenizer",
+        choices=["whitespace", "moses"],
+        help="default: the tokenizer of the model; use whitespace for tokenized text",
+    )
+    add(
+        "--state",
+        choices=["reset", "warm"],
+        default="reset",
+        help="see docs/embedding.md (default: reset)",
+    )
+    add("--compression", choices=["gzip", "lzf"], help="compress the HDF5 file")
+    add("--batch-words", type=int, help="number of words to compute together")
+    add("--overwrite", action="store_true", help="replace an existing output")
+    add("--progress", action="store_true", help="show a progress bar even without a terminal")
+    return Arguments(**vars(parser.parse_args()))
+
+
+def _embed(arguments: Arguments) -> None:
+    # These imports load torch; they are here so that --help is fast.
     from bilm.embedding.dump import open_dump
+    from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder
     from bilm.pretrained.digests import model_digest
 
-    if arguments.batch_words is not None and arguments.batch_words < 1:
-        raise ConfigError(f"--batch-words {arguments.batch_words}: it must be at least 1")
+    limits = DEFAULT_LIMITS
+    if arguments.batch_words is not None:
+        if arguments.batch_words < 1:
+            raise ConfigError(f"--batch-words is {arguments.batch_words}; it must be at least 1")
+        limits = replace(limits, batch_words=arguments.batch_words)
     output = _output(arguments)
     digest = _digest(arguments.input)
-    pretrained = _model(arguments)
+    embedder = Embedder(_model(arguments), limits)
     try:
-        output.check(pretrained.model.config.lstm.num_layers + 1)
+        output.check(embedder.num_layers)
     except ValueError as error:
         raise ConfigError(f"--layers {arguments.layers}: {error}") from None
-    tokenizer = _tokenizer(arguments, pretrained)
     run = {
-        "model": model_digest(pretrained, tokenizer),
+        "model": model_digest(embedder.pretrained),
         "input": digest,
         "layers": arguments.layers,
         "pool": arguments.pool,
@@ -98,30 +138,23 @@ def _embed(arguments: argparse.Namespace) -> None:
     }
     with open_dump(arguments.output, run, arguments.overwrite) as dump:
         if dump is not None and not dump.is_joined:
-            _write(arguments, pretrained, tokenizer, output, dump)
+            _write(arguments, embedder, output, dump)
         if dump is not None:
             dump.finish(arguments.compression)
     print(f"wrote {arguments.output}")
 
 
-def _write(
-    arguments: argparse.Namespace,
-    pretrained: PretrainedBiLm,
-    tokenizer: Tokenizer,
-    output: Output,
-    dump: EmbeddingDump,
-) -> None:
-    """Embed the lines that are not in the dump yet, a part at a time."""
+def _write(arguments: Arguments, embedder: Embedder, output: Output, dump: EmbeddingDump) -> None:
+    """Embed the lines that are not in the dump yet and append them, one part at a time."""
     from tqdm import tqdm
 
-    from bilm.embedding.embedder import Embedder, Limits
     from bilm.embedding.sentence_batches import windows
 
-    limits = Limits() if arguments.batch_words is None else Limits(arguments.batch_words)
-    embedder = Embedder(pretrained, limits)
     if dump.num_lines:
-        print(f"going on from line {dump.num_lines}", file=sys.stderr)
+        print(f"resuming at line {dump.num_lines}", file=sys.stderr)
     reader = _Lines(arguments.input)
+    tokenizer = embedder.pretrained.tokenizer
+    assert tokenizer is not None  # `_model` has checked it
     sentences = (tokenizer.tokenize(line) for line in reader.lines(dump.num_lines))
     is_shown = arguments.progress or sys.stderr.isatty()
     with tqdm(
@@ -132,9 +165,9 @@ def _write(
         file=sys.stderr,
     ) as bar:
         num_words = 0
-        # A part is one window, whichever line the work went on from: the same batches, and hence
-        # the same numbers.
-        for part in windows(sentences, limits.window_words):
+        # Each part is one window, so that a resumed run computes the same batches, and hence the
+        # same numbers, as an uninterrupted one.
+        for part in windows(sentences, embedder.limits.window_words):
             dump.append(embedder.embed(part, arguments.state, output=output))
             num_words += sum(len(sentence) for sentence in part)
             bar.update(reader.bytes_read - bar.n)
@@ -144,50 +177,49 @@ def _write(
         raise CorpusError(f"{arguments.input} is empty")
 
 
-def _output(arguments: argparse.Namespace) -> Output:
+def _output(arguments: Arguments) -> Output:
     from bilm.embedding.output import Output
 
-    layers = arguments.layers
-    if layers.startswith("mix:"):
-        try:
-            layers = [float(weight) for weight in layers.removeprefix("mix:").split(",")]
-        except ValueError:
-            raise ConfigError(
-                f"--layers {arguments.layers}: a mix is a number for each layer, as in "
-                "mix:0.2,0.3,0.5"
-            ) from None
+    layers: Any = arguments.layers
     try:
+        if layers.startswith("mix:"):
+            layers = _mix_weights(layers)
         return Output(layers, arguments.pool, arguments.dtype)
     except ValueError as error:
         raise ConfigError(f"--layers {arguments.layers}: {error}") from None
 
 
-def _model(arguments: argparse.Namespace) -> PretrainedBiLm:
-    from bilm.pretrained.model_directory import PretrainedBiLm, load_source
-
-    published = (arguments.options, arguments.weights)
-    if (arguments.model is None) == (None in published) or (
-        arguments.model is not None and any(published)
-    ):
-        raise ConfigError("give either --model, or --options and --weights")
-    if arguments.model is not None and arguments.vocab is not None:
-        raise ConfigError("--vocab goes with --options and --weights; --model has its own")
-    if arguments.model is not None:
-        pretrained = load_source(arguments.model)
-    else:
-        pretrained = PretrainedBiLm.from_published(*published, arguments.vocab)
-    if pretrained.model.config.characters is None and pretrained.vocabulary is None:
-        raise ConfigError("this model reads word ids: its vocabulary is needed too")
-    return pretrained
+def _mix_weights(text: str) -> list[float]:
+    try:
+        return [float(weight) for weight in text.removeprefix("mix:").split(",")]
+    except ValueError:
+        raise ValueError("a mix is one number per layer, as in mix:0.2,0.3,0.5") from None
 
 
-def _tokenizer(arguments: argparse.Namespace, pretrained: PretrainedBiLm) -> Tokenizer:
+def _model(arguments: Arguments) -> PretrainedBiLm:
+    """Read the model and choose its tokenizer."""
+    from bilm.pretrained.model_directory import PretrainedBiLm
     from bilm.text.tokenizers import TokenizerSpec, load_tokenizer, require_tokenizer
 
+    options, weights = arguments.options, arguments.weights
+    if arguments.model is not None and options is None and weights is None:
+        if arguments.vocab is not None:
+            raise ConfigError(
+                "--vocab is for --options and --weights; --model includes its vocabulary"
+            )
+        pretrained = PretrainedBiLm.open(arguments.model)
+    elif arguments.model is None and options is not None and weights is not None:
+        pretrained = PretrainedBiLm.from_published(options, weights, arguments.vocab)
+    else:
+        raise ConfigError("pass either --model, or --options and --weights")
+    if pretrained.model.config.characters is None and pretrained.vocabulary is None:
+        raise ConfigError("this model reads word ids and needs its vocabulary; pass --vocab")
     if arguments.tokenizer is not None:
-        return load_tokenizer(TokenizerSpec(name=arguments.tokenizer), Path())
+        tokenizer = load_tokenizer(TokenizerSpec(name=arguments.tokenizer), Path())
+        return replace(pretrained, tokenizer=tokenizer)
     remedy = "use --tokenizer whitespace for tokenized text, or --tokenizer moses for raw text"
-    return require_tokenizer(pretrained.tokenizer, remedy, error=ConfigError)
+    require_tokenizer(pretrained.tokenizer, remedy, error=ConfigError)
+    return pretrained
 
 
 class _Lines:
@@ -227,7 +259,7 @@ def _decompressed(raw: BinaryIO, path: Path) -> BinaryIO:
 
 def _digest(path: Path) -> str:
     if not path.is_file():
-        raise CorpusError(f"--input {path}: there is no such file")
+        raise CorpusError(f"--input {path} does not exist")
     if path.stat().st_size == 0:
         raise CorpusError(f"--input {path} is empty")
     with open(path, "rb") as file:
@@ -236,7 +268,7 @@ def _digest(path: Path) -> str:
 
 def run() -> NoReturn:
     """Run the command and exit."""
-    run_command(main, tear_down=False)  # HDF5 can crash in its own end after a failed write
+    run_command(main, tear_down=False)  # HDF5 can crash at exit after a failed write
 
 
 if __name__ == "__main__":

@@ -83,14 +83,14 @@ def _evaluate(options: Options) -> Perplexity:
     from bilm.corpus.global_batch import GlobalBatch, RankShare
     from bilm.corpus.reader import Corpus
     from bilm.distributed.ranks import join_ranks
-    from bilm.pretrained.model_directory import load_source
+    from bilm.pretrained.model_directory import PretrainedBiLm
     from bilm.text.characters import MIN_CHARACTERS
     from bilm.training.perplexity import loss_totals
 
     with join_ranks(TIMEOUT_SECONDS) as ranks:
         with ranks.fail_together():
             corpus = Corpus.open(options.corpus)
-            source = load_source(options.model)
+            source = PretrainedBiLm.open(options.model)
             _check_fit(source, corpus, options)
             characters = source.model.config.characters
             stream = BatchStream(

@@ -1,40 +1,38 @@
 """Export a run: `python launch/export.py RUN --model MODEL_DIR --published PUBLISHED_DIR`
 
-Writes the best model by held-out perplexity (`--which newest`: of the newest checkpoint) as a
-self-contained model directory, and as the published `options.json` (262 characters) and
-`weights.hdf5`, with `vocab.txt` beside them. Each is read back and compared, weight by weight.
+Writes the best model by held-out perplexity (with `--which newest`, the model of the newest
+checkpoint) as a self-contained model directory, and as the published `options.json` (262
+characters) and `weights.hdf5` with `vocab.txt`. Each is read back and compared weight by weight.
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from bilm.errors import ConfigError, run_command
 
 
+@dataclass(frozen=True)
+class Arguments:
+    """The command line; `--help` describes the flags."""
+
+    run: Path
+    model: Path | None
+    published: Path | None
+    which: Literal["best", "newest"]
+    without_softmax: bool
+    overwrite: bool
+
+
 def main() -> int:
-    """Export in one or both formats."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("run", type=Path, help="the train.output_dir of a run")
-    parser.add_argument("--model", type=Path, help="the model directory to make")
-    parser.add_argument("--published", type=Path, help="where options.json and weights.hdf5 go")
-    parser.add_argument(
-        "--which", choices=["best", "newest"], default="best", help="which weights (default: best)"
-    )
-    parser.add_argument(
-        "--without-softmax",
-        action="store_true",
-        help="leave the softmax out of the published files, as the published ones do",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace what is there")
-    arguments = parser.parse_args()
+    """Export a run in one or both formats."""
+    arguments = _parse()
     if arguments.model is None and arguments.published is None:
-        raise ConfigError("nothing to write: give --model, --published, or both")
-    # torch only now, so that --help answers at once
+        raise ConfigError("there is nothing to write; pass --model, --published, or both")
+    # These imports load torch; they are here so that --help is fast.
     from bilm.pretrained.export import export_model, export_published
     from bilm.training.run_directory import model_of_run
 
@@ -48,6 +46,27 @@ def main() -> int:
         )
         print(f"wrote {arguments.published / 'options.json'} and weights.hdf5")
     return 0
+
+
+def _parse() -> Arguments:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, help="the train.output_dir of a run")
+    parser.add_argument("--model", type=Path, help="the model directory to write")
+    parser.add_argument(
+        "--published", type=Path, help="the directory for options.json and weights.hdf5"
+    )
+    parser.add_argument(
+        "--which", choices=["best", "newest"], default="best", help="which weights (default: best)"
+    )
+    parser.add_argument(
+        "--without-softmax",
+        action="store_true",
+        help="omit the softmax from the published files, as the original ones do",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace existing output")
+    return Arguments(**vars(parser.parse_args()))
 
 
 def run() -> NoReturn:

@@ -38,7 +38,7 @@ TRAIN, HELDOUT = "train", "heldout"
 
 SPLITS = (TRAIN, HELDOUT)
 
-# Array data in a shard start at a multiple: 512 bytes of tar header, 128 bytes of npy header.
+# The alignment of array data in a shard, after 512 bytes of tar and 128 bytes of npy header.
 ALIGNMENT_BYTES = 64
 
 TAR_BLOCK_BYTES = 512

@@ -1,16 +1,16 @@
-"""Arrays of any number of lines into one HDF5 file, in a way that survives `kill -9`.
+"""Write the arrays of any number of lines to one HDF5 file; `kill -9` loses at most one part.
 
-An HDF5 file that is killed while it is written is lost, so nothing is written to one before the
-end. `OUTPUT.partial/` collects parts, each a safetensors file of some hundred lines that is renamed
-into place when it is whole; a new start counts them and goes on behind the last. At the end the
-parts are joined into one HDF5 file, which is renamed to OUTPUT.
+An HDF5 file is lost if the process is killed while writing it, so it is written only at the end.
+Until then, `OUTPUT.partial/` contains parts: safetensors files of a few hundred lines, each renamed
+into place when it is complete. A resumed run continues after the last part. At the end, the parts
+are joined into one HDF5 file, which is renamed to OUTPUT.
 
 Cost: the arrays are written twice, the second time as fast as the disk and HDF5 allow, and twice
-the disk space is needed until the end. A kill while the parts are being joined repeats the joining
-alone. Memory: one part.
+the disk space is needed until the end. If the process is killed while it joins the parts, only the
+joining is repeated. Memory: one part.
 
-The form of the file is the published one: dataset "0", "1", ... by line number from 0. What it was
-made from is in the attribute `bilm`.
+The file has the published form: datasets "0", "1", ... by line number from 0. The attribute `bilm`
+contains the model, the text and the options that it was made with.
 """
 
 from __future__ import annotations
@@ -30,13 +30,11 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors import SafetensorError, safe_open
 
 from bilm.errors import OutputError
-from bilm.files.reading import open_regular
 from bilm.files.strict_json import read_json
 from bilm.files.writing import atomic_file, is_disk_full, open_lock, sync_directory, write_text
-from bilm.pretrained.tensors import save_tensors
+from bilm.pretrained.tensors import TensorFile, save_tensors
 
 FORMAT = "bilm-embeddings"
 
@@ -46,13 +44,13 @@ JOINED_FILE = "joined.hdf5"
 
 LOCK_FILE = "lock"
 
-DATASET_BYTES = 1024  # what HDF5 itself needs for a dataset, and then some
+MAX_DATASET_OVERHEAD_BYTES = 1024  # of HDF5, per dataset
 
-_HEADER_BYTES = 1 << 12
+_MAX_HEADER_BYTES = 1 << 12
 
 
 class EmbeddingDump:
-    """The unfinished dump at `output`; made by `open_dump`, which keeps other processes out."""
+    """The unfinished dump at `output`. Use `open_dump`, which locks out other processes."""
 
     def __init__(self, output: Path, run: dict[str, Any]) -> None:
         self.output = output
@@ -66,30 +64,33 @@ class EmbeddingDump:
 
     @property
     def is_joined(self) -> bool:
-        """Whether all is done but to put the file in its place."""
+        """Whether the joined file is complete and only has to be renamed."""
         joined = self.directory / JOINED_FILE
         return joined.is_file() and not joined.is_symlink()
 
     def append(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
-        """Add the arrays of the next lines; they are on disk when this returns."""
+        """Write the arrays of the next lines to disk."""
         tensors = {
             "shapes": torch.tensor([array.shape for array in arrays], dtype=torch.int64),
             "values": torch.from_numpy(np.concatenate([array.reshape(-1) for array in arrays])),
         }
         needed = sum(tensor.nbytes for tensor in tensors.values())
-        with _full_disk(self.output, needed), atomic_file(self._part(self.num_parts)) as temporary:
+        with (
+            _output_errors(self.output, needed),
+            atomic_file(self._part(self.num_parts)) as temporary,
+        ):
             save_tensors(tensors, temporary)
         self.num_parts += 1
         self.num_lines += len(arrays)
 
     def finish(self, compression: str | None) -> None:
-        """Join the parts, and put the file in its place."""
+        """Join the parts and rename the file to `output`."""
         joined = self.directory / JOINED_FILE
         if not self.is_joined:
             sizes = [self._part(part).stat().st_size for part in range(self.num_parts)]
-            needed = sum(sizes) + DATASET_BYTES * self.num_lines + (1 << 20)
-            with _full_disk(self.output, needed), atomic_file(joined) as temporary:
-                _prove_space(joined, needed)
+            needed = sum(sizes) + MAX_DATASET_OVERHEAD_BYTES * self.num_lines + (1 << 20)
+            with _output_errors(self.output, needed), atomic_file(joined) as temporary:
+                _check_space(joined, needed)
                 self._join(temporary, compression)
         os.replace(joined, self.output)
         sync_directory(self.output.parent)
@@ -103,12 +104,12 @@ class EmbeddingDump:
                 values = self._read(part, "values")
                 shapes = self._shapes(part).tolist()
                 if values.ndim != 1 or sum(math.prod(shape) for shape in shapes) != len(values):
-                    raise self._damaged(part, "its shapes and its values do not agree")
+                    raise self._damaged(part, 'its "shapes" and "values" do not match')
                 start = 0
                 for shape in shapes:
                     size = math.prod(shape)
                     array = values[start : start + size].reshape(shape)
-                    # HDF5 cannot chunk, and hence not compress, an array of no words.
+                    # HDF5 cannot chunk, and hence not compress, an empty array.
                     filters = {"compression": compression} if compression and size else {}
                     file.create_dataset(str(line), data=array, **filters)
                     start += size
@@ -120,52 +121,50 @@ class EmbeddingDump:
     def _shapes(self, number: int) -> npt.NDArray[Any]:
         shapes = self._read(number, "shapes")
         if shapes.ndim != 2 or shapes.dtype != np.int64 or (shapes < 0).any():
-            raise self._damaged(number, "its shapes are none")
+            raise self._damaged(number, 'its "shapes" array is invalid')
         return shapes
 
     def _read(self, number: int, name: str) -> npt.NDArray[Any]:
-        path = self._part(number)
-        open_regular(path, OutputError).close()
         try:
-            with safe_open(path, framework="np") as file:
-                array: npt.NDArray[Any] = file.get_tensor(name)
+            with TensorFile(self._part(number), OutputError) as file:
+                array: npt.NDArray[Any] = file.tensor(name).numpy()
                 return array
-        except (SafetensorError, OSError, AttributeError, TypeError) as e:  # types numpy has not
+        except (OutputError, TypeError) as e:  # TypeError: numpy lacks some types
             raise self._damaged(number, str(e)) from None
 
     def _damaged(self, number: int, reason: str) -> OutputError:
         return OutputError(
-            f"{self._part(number)} is damaged: {reason}; remove {self.directory} and begin again"
+            f"{self._part(number)} is damaged: {reason}; remove {self.directory} and start again"
         )
 
 
-def _prove_space(path: Path, size: int) -> None:
-    """Fail now if there is no room for `size` bytes: HDF5 crashes when it finds out itself."""
+def _check_space(path: Path, size: int) -> None:
+    """Fail if there is no space for `size` bytes, because HDF5 crashes on a full disk."""
     with tempfile.TemporaryFile(dir=path.parent) as file:
         os.posix_fallocate(file.fileno(), 0, size)
 
 
 def partial_directory(output: Path) -> Path:
-    """Where the parts of an unfinished dump are."""
+    """Return the directory of the parts of an unfinished dump."""
     return output.with_name(output.name + ".partial")
 
 
 @contextmanager
 def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[EmbeddingDump | None]:
-    """The dump at `output`, new or to go on with; None if there is nothing left to do.
+    """Open the dump at `output`, new or resumed; yield None if it is already finished.
 
-    `run` says what decides the numbers. An unfinished dump of another run is refused, and so is an
-    existing `output`, unless `overwrite`.
+    `run` describes everything that determines the numbers. An unfinished dump with another `run`
+    and an existing `output` are rejected, unless `overwrite` is set.
     """
     directory = partial_directory(output)
     exists = output.exists()
     if output.is_dir():
         raise OutputError(f"{output} is a directory; name a file")
     if exists and not overwrite and not directory.exists():
-        raise OutputError(f"{output} exists already; choose another place, or say --overwrite")
+        raise OutputError(f"{output} already exists; choose another file or use --overwrite")
     if directory.is_symlink():
         raise OutputError(f"{directory} is a symbolic link; remove it, or choose another output")
-    with _full_disk(output, _HEADER_BYTES):
+    with _output_errors(output, _MAX_HEADER_BYTES):
         output.parent.mkdir(parents=True, exist_ok=True)
         directory.mkdir(exist_ok=True)
         lock_file = open_lock(directory / LOCK_FILE)
@@ -173,16 +172,18 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OutputError(f"another process is writing {output}; wait for it") from None
+            raise OutputError(
+                f"another process is writing {output}; wait until it has finished"
+            ) from None
         header = {"format": FORMAT, "version": 1, "run": run, "replaces": exists}
         if not _is_same_run(directory, header, overwrite):
             _clear(directory, everything=True)
-            with _full_disk(output, _HEADER_BYTES):
+            with _output_errors(output, _MAX_HEADER_BYTES):
                 write_text(directory / HEADER_FILE, json.dumps(header, indent=2) + "\n")
         elif exists and not overwrite:
             if read_json(directory / HEADER_FILE, OutputError).get("replaces") is not False:
-                raise OutputError(f"{output} exists already; say --overwrite to replace it")
-            # It was not there when this run began: a kill came after the very last step.
+                raise OutputError(f"{output} already exists; use --overwrite to replace it")
+            # The output did not exist when this run began: it was killed after the last step.
             _remove(directory)
             yield None
             return
@@ -192,7 +193,7 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
 
 
 def _is_same_run(directory: Path, header: dict[str, Any], overwrite: bool) -> bool:
-    """Whether an unfinished dump is there to go on with; one of another run is refused."""
+    """Return whether there is an unfinished dump to resume; one of another run is rejected."""
     path = directory / HEADER_FILE
     if not path.exists():
         return False
@@ -202,22 +203,21 @@ def _is_same_run(directory: Path, header: dict[str, Any], overwrite: bool) -> bo
         old = {}
     new = header["run"]
     differing = [
-        f"{key}: {old.get(key)} then, {new.get(key)} now"
+        f"{key}: {old.get(key)} before, {new.get(key)} now"
         for key in sorted(old.keys() | new.keys())
         if old.get(key) != new.get(key)
     ]
     if differing and not overwrite:
         raise OutputError(
-            f"{directory} is the unfinished work of another run:\n  "
+            f"{directory} is the unfinished output of a run with different settings:\n  "
             + "\n  ".join(differing)
-            + "\n"
-            "put these back to go on with it, or say --overwrite to begin anew"
+            + "\nRestore these settings to resume it, or use --overwrite to start again"
         )
     return not differing
 
 
 def _clear(directory: Path, everything: bool) -> None:
-    """Remove what kills have left half written, or `everything` of ours, the header first."""
+    """Remove temporary files of killed runs, or `everything` of a dump, the header first."""
     names = [HEADER_FILE, "part-*.safetensors", JOINED_FILE] if everything else []
     for pattern in [*names, ".part-*", f".{JOINED_FILE}.*", f".{HEADER_FILE}.*"]:
         for path in directory.glob(pattern):
@@ -225,7 +225,7 @@ def _clear(directory: Path, everything: bool) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """Remove the directory, unless somebody keeps something else there."""
+    """Remove the dump, and the directory unless it contains other files."""
     _clear(directory, everything=True)
     (directory / LOCK_FILE).unlink(missing_ok=True)
     with suppress(OSError):
@@ -233,8 +233,8 @@ def _remove(directory: Path) -> None:
 
 
 @contextmanager
-def _full_disk(output: Path, needed: int) -> Iterator[None]:
-    """Say what can be done about a full disk, or a place that cannot be written to."""
+def _output_errors(output: Path, needed: int) -> Iterator[None]:
+    """Translate a full disk, or a directory without write permission, into an OutputError."""
     try:
         yield
     except OSError as e:
@@ -242,7 +242,7 @@ def _full_disk(output: Path, needed: int) -> Iterator[None]:
             raise OutputError(f"cannot write {output}: {e.strerror or e}") from None
         free = shutil.disk_usage(output.parent).free
         raise OutputError(
-            f"no space left while writing {output}: at least {needed:,} bytes needed, {free:,} "
-            f"bytes free; what is done so far is kept in {partial_directory(output)}: make room "
-            "and run the same command again"
+            f"no space left while writing {output}: at least {needed:,} bytes are needed and "
+            f"{free:,} are free; the finished parts are kept in {partial_directory(output)}. Free "
+            "some space and run the same command again"
         ) from None

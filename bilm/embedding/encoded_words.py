@@ -1,107 +1,145 @@
-"""The token encoder's vectors of the words seen so far, each computed once.
+"""A cache of the token encoder's outputs: each word is encoded once.
 
-The encoder sees a word's characters and nothing else, so that a vector holds wherever the word
-stands. At most `capacity` words are kept (or those of one request, if they are more): when the
-table is full, the half that was not asked for the longest is dropped. 4 x dim bytes a word: 51 MB
-for 100,000 words at dim 128, 205 MB at 512; the table grows as words come.
+The token encoder reads only the characters of a word, so its output does not depend on the context.
+At most `capacity` words are kept (or the words of one request, if there are more). When the table
+is full, the least recently used half is dropped. It takes 4 x dim bytes per word, 51 MB for 100,000
+words at dim 128 and 205 MB at 512, and grows as words are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-ENCODED_TOGETHER = 2048  # words; bounds the encoder's memory when a great many are new
+from bilm.errors import CheckpointError
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.characters import char_ids
+
+MAX_WORDS_PER_CALL = 2048  # of the encoder; bounds its memory when many words are new
 
 
-class WordVectors:
-    """A table of vectors by word. `encoder_input` turns words into what the encoder takes."""
+class EncodedWords:
+    """The encoder's vectors by word. Several threads may use one table.
 
-    def __init__(
-        self, encoder: nn.Module, encoder_input: Callable[[list[str]], Tensor], capacity: int
-    ) -> None:
+    Args:
+        pretrained: the model; its vocabulary is needed if it reads word ids.
+        capacity: the number of words to keep.
+    """
+
+    def __init__(self, pretrained: PretrainedBiLm, capacity: int) -> None:
+        if pretrained.model.config.characters is None and pretrained.vocabulary is None:
+            raise CheckpointError("this model reads word ids; its vocabulary file is needed too")
         self.capacity = capacity
-        self.num_encoded = 0  # words that went through the encoder so far
-        self._encoder = encoder
-        self._encoder_input = encoder_input
-        self._weights = _fingerprint(encoder)
-        self.clear()
+        self.num_encoded = 0  # words that the encoder has computed so far
+        self._pretrained = pretrained
+        self._encoder = pretrained.model.encoder
+        self._weights = _fingerprint(self._encoder)
+        self._lock = threading.Lock()
+        self._clear()
 
     def __len__(self) -> int:
-        """How many words are kept."""
+        """Return the number of words in the table."""
         return len(self._slots)
 
-    def clear(self) -> None:
-        """Forget all words."""
-        self._slots: dict[str, int] = {}
-        self.table: Tensor = torch.empty(0, 0)  # (room, dim); the first len(self) rows count
-        self._asked: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # when, by slot
-        self._requests = 0
+    def __reduce__(self) -> tuple[type[EncodedWords], tuple[PretrainedBiLm, int]]:
+        """Copy or send to another process without the table and the lock."""
+        return EncodedWords, (self._pretrained, self.capacity)
 
     @torch.inference_mode()
     def add(self, words: Iterable[str]) -> None:
-        """Encode the new ones among many words together: cheaper than a few at each request."""
-        self.slots(list(dict.fromkeys(words)))
+        """Encode the new words among many: cheaper than a few with each lookup."""
+        distinct = list(dict.fromkeys(words))
+        with self._lock:
+            self._slots_of(distinct)
 
-    def slots(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Each word's row in `table`, which holds until the next request."""
+    @torch.inference_mode()
+    def lookup(self, words: Sequence[str], rows: int, steps: int) -> Tensor:
+        """Return the vectors of `words`, encoding those that are new.
+
+        `words` is in the order (directions, rows, steps). The result is (directions, steps, rows,
+        dim), because the LSTMs read time first.
+        """
+        with self._lock:  # also while gathering: another thread may move rows of the table
+            slots = torch.from_numpy(self._slots_of(words)).view(-1, rows, steps)
+            return F.embedding(slots.transpose(1, 2), self._table)
+
+    def _clear(self) -> None:
+        self._slots: dict[str, int] = {}  # row of each word, in the order of the rows
+        self._table: Tensor = torch.empty(0, 0)  # (rows, dim); the first len(self) are in use
+        self._last_used: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # request number by row
+        self._num_requests = 0
+
+    def _slots_of(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Return the row of each word in the table; the next request may move them."""
         weights = _fingerprint(self._encoder)
-        if weights != self._weights:  # the encoder has been trained or reloaded since
-            self.clear()
+        if weights != self._weights:  # the encoder was trained or reloaded
+            self._clear()
             self._weights = weights
-        self._requests += 1
+        self._num_requests += 1
         new = [word for word in dict.fromkeys(words) if word not in self._slots]
         if new:
             self._make_room(words, len(new))
             self._encode(new)
-        found = np.fromiter((self._slots[word] for word in words), np.int64, len(words))
-        self._asked[found] = self._requests
-        return found
+        slots = np.fromiter((self._slots[word] for word in words), np.int64, len(words))
+        self._last_used[slots] = self._num_requests
+        return slots
 
     def _encode(self, words: list[str]) -> None:
-        for start in range(0, len(words), ENCODED_TOGETHER):
-            part = words[start : start + ENCODED_TOGETHER]
+        for start in range(0, len(words), MAX_WORDS_PER_CALL):
+            part = words[start : start + MAX_WORDS_PER_CALL]
             vectors = self._encoder(self._encoder_input(part))
             first = len(self._slots)
             self._grow(first + len(part), vectors)
-            self.table[first : first + len(part)] = vectors
+            self._table[first : first + len(part)] = vectors
             self._slots.update(zip(part, range(first, first + len(part)), strict=True))
         self.num_encoded += len(words)
 
+    def _encoder_input(self, words: list[str]) -> Tensor:
+        """Return character ids (words, characters), or word ids (words,)."""
+        characters = self._pretrained.model.config.characters
+        if characters is not None:
+            return torch.from_numpy(char_ids(words, characters.max_characters)).long()
+        vocabulary = self._pretrained.vocabulary
+        assert vocabulary is not None  # checked by the constructor
+        return torch.tensor([vocabulary[word] for word in words])
+
     def _grow(self, size: int, like: Tensor) -> None:
-        room = len(self.table)
-        if size <= room:
+        allocated = len(self._table)
+        if size <= allocated:
             return
-        grown = like.new_empty(max(size, min(2 * room, self.capacity)), like.shape[1])
-        if room:
-            grown[:room] = self.table
-        self.table = grown
-        self._asked = np.concatenate([self._asked, np.zeros(len(grown) - room, np.int64)])
+        grown = like.new_empty(max(size, min(2 * allocated, self.capacity)), like.shape[1])
+        if allocated:
+            grown[:allocated] = self._table
+        self._table = grown
+        unused = np.zeros(len(grown) - allocated, np.int64)
+        self._last_used = np.concatenate([self._last_used, unused])
 
     def _make_room(self, words: Sequence[str], num_new: int) -> None:
-        """Drop the words not asked for the longest, but none of this request."""
+        """Drop the least recently used words, but none of this request."""
         size = len(self._slots)
         if size + num_new <= self.capacity:
             return
         for word in words:
             if word in self._slots:
-                self._asked[self._slots[word]] = self._requests
+                self._last_used[self._slots[word]] = self._num_requests
         keep = max(0, min(self.capacity // 2, self.capacity - num_new))
-        by_age = np.argsort(-self._asked[:size], kind="stable")
-        needed = int((self._asked[:size] == self._requests).sum())
+        by_age = np.argsort(-self._last_used[:size], kind="stable")
+        needed = int((self._last_used[:size] == self._num_requests).sum())
         kept = np.sort(by_age[: max(keep, needed)])
-        names = list(self._slots)  # in the order of their slots
-        self.table[: len(kept)] = self.table[torch.from_numpy(kept)]
-        self._asked[: len(kept)] = self._asked[kept]
+        names = list(self._slots)
+        self._table[: len(kept)] = self._table[torch.from_numpy(kept)]
+        self._last_used[: len(kept)] = self._last_used[kept]
         self._slots = {names[old]: slot for slot, old in enumerate(kept.tolist())}
 
 
 def _fingerprint(encoder: nn.Module) -> tuple[tuple[int, int], ...]:
-    """Changes when the encoder's weights do."""
+    """Return a value that changes when the encoder's weights change."""
     return tuple(
         (p.data_ptr(), 0 if p.is_inference() else p._version) for p in encoder.parameters()
     )

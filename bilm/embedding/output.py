@@ -1,6 +1,6 @@
-"""What the embedder hands out for a sentence: which layers, pooled or word by word, how precise.
+"""The form of the embedder's results: which layers, words or pooled sentences, the precision.
 
-Three independent choices give one array a sentence, with D = directions x dim:
+These three choices are independent. Each sentence has one array, with D = directions x dim:
 
     layers   pool         shape
     all      none         (layers + 1, words, D)
@@ -8,8 +8,8 @@ Three independent choices give one array a sentence, with D = directions x dim:
     all      mean_max     (layers + 1, 2 D): the mean, then the maximum
     mixed    ...          the same without the first axis
 
-A mix is fixed and linear: `sum_j w_j h_j`, with the weights as given. A sentence of no words is
-pooled to zeros.
+A mix is fixed and linear: `sum_j w_j h_j`, with the weights as given. The pooled vector of a
+sentence without words is zero.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Pool = Literal["none", "mean", "max", "mean_max"]
 
 Precision = Literal["float32", "float16"]
 
-FloatArray = npt.NDArray[Any]  # of the output's precision
+FloatArray = npt.NDArray[Any]  # float32 or float16, as `Output.dtype` states
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Output:
     """The form of the embedder's arrays.
 
     Args:
-        layers: "all" of them; their plain "average"; the "top" one; or a weight for each, the
-            token encoder's first. `mix_weights` gives those of a trained `ScalarMix`.
-        pool: "none" keeps a vector for each word; "mean" and "max" are over the words, and
-            "mean_max" is both, side by side.
-        dtype: float16 halves the bytes, and keeps about three decimal places.
+        layers: "all" layers, their "average", the "top" layer, or one weight per layer, the token
+            encoder's first. `mix_weights` returns the weights of a trained `ScalarMix`.
+        pool: "none" returns one vector per word. "mean" and "max" pool over the words, and
+            "mean_max" returns both, the mean first.
+        dtype: "float16" halves the size and keeps about three decimal places.
     """
 
     layers: Layers | Sequence[float] = "all"
@@ -54,8 +54,8 @@ class Output:
     def __post_init__(self) -> None:
         if isinstance(self.layers, str) and self.layers not in get_args(Layers):
             raise ValueError(
-                f"layers is {self.layers!r}; it must be one of {get_args(Layers)}, or a weight for "
-                "each layer"
+                f"layers is {self.layers!r}; it must be one of {get_args(Layers)}, or one weight "
+                "per layer"
             )
         if not isinstance(self.layers, str):
             weights = tuple(float(weight) for weight in self.layers)
@@ -68,22 +68,15 @@ class Output:
             raise ValueError(f"dtype is {self.dtype!r}; it must be one of {get_args(Precision)}")
 
     def check(self, num_layers: int) -> None:
-        """Refuse weights that do not fit a model of so many layers, the encoder's included."""
+        """Reject a mix whose number of weights is not `num_layers` (with the token encoder)."""
         if not isinstance(self.layers, str) and len(self.layers) != num_layers:
             raise ValueError(
-                f"layers has {len(self.layers)} weights; this model has {num_layers} layers, the "
-                "token encoder's included"
+                f"layers has {len(self.layers)} weights; this model has {num_layers} layers, "
+                "including the token encoder"
             )
 
-    def shape(self, num_layers: int, num_words: int, dim: int) -> tuple[int, ...]:
-        """The shape of a sentence's array, for a model whose vectors have `dim` numbers."""
-        kept = (num_layers,) if self.layers == "all" else ()
-        if self.pool == "none":
-            return (*kept, num_words, dim)
-        return (*kept, 2 * dim if self.pool == "mean_max" else dim)
-
     def chosen(self, layers: Sequence[Tensor]) -> Tensor:
-        """What is kept of the layers (..., dim) of one direction: (1 or all layers, ..., dim)."""
+        """Select or mix the layers (..., dim) of one direction: (1 or all layers, ..., dim)."""
         if self.layers == "all":
             return torch.stack(list(layers))
         if self.layers == "top":
@@ -97,10 +90,13 @@ class Output:
         return mixed.unsqueeze(0)
 
 
+ALL_WORD_LAYERS = Output()  # the default: every layer of every word
+
+
 def mix_weights(mix: ScalarMix) -> tuple[float, ...]:
-    """The weights with which `Output(layers=...)` gives what a trained mix gives."""
+    """Return the weights with which `Output(layers=...)` computes the same as a trained mix."""
     if mix.layer_norm:
         raise ValueError(
-            "this mix has layer_norm, which depends on the batch; it has no fixed weights"
+            "this mix uses layer_norm, which depends on the batch, so it has no fixed weights"
         )
     return tuple((mix.gamma * F.softmax(mix.weights, dim=0)).detach().tolist())

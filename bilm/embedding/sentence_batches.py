@@ -1,7 +1,7 @@
-"""Which sentences are computed together: windows of a stream, and batches of like length in them.
+"""Group sentences for computation: windows of a stream, and batches of similar length in a window.
 
-A window bounds the memory of a stream of any length; within it sentences are sorted by length, so
-that next to nothing is computed for padding.
+A window bounds the memory of a stream of any length. Within it, sentences are sorted by length, so
+that little is computed for padding.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-MIN_ROWS = 16  # fewer rows a step leave a processor's product units idle
+MIN_ROWS = 16  # matrix products with fewer rows do not fill a processor
 
 Sentence = TypeVar("Sentence", bound=Sequence[str])
 
 
 def windows(sentences: Iterable[Sentence], max_words: int) -> Iterator[list[Sentence]]:
-    """Consecutive sentences of at most `max_words` words in all, border tokens included.
+    """Yield lists of consecutive sentences with at most `max_words` words, border tokens included.
 
-    A longer sentence has a window of its own.
+    A longer sentence is a window of its own.
     """
     window: list[Sentence] = []
     num_words = 0
@@ -33,10 +33,10 @@ def windows(sentences: Iterable[Sentence], max_words: int) -> Iterator[list[Sent
 
 
 def length_batches(lengths: Sequence[int], batch_words: int) -> list[list[int]]:
-    """Indices of sentences by falling length, cut so that a batch has `batch_words` at most.
+    """Return batches of sentence indices, longest first, with at most `batch_words` words each.
 
-    Padding counts. Sentences too long for that still come `MIN_ROWS` together; the caller reads
-    them in chunks.
+    Padding counts as words. A batch has at least `MIN_ROWS` sentences if there are enough, even if
+    they exceed the budget; the caller reads these in chunks.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     batches = []

@@ -1,10 +1,12 @@
-"""Our few lines of C, built on first use with the system's compiler, and how to call them.
+"""Build the C kernels on first use with the system's compiler, load them, and call them.
 
-The library is kept in a cache (`$BILM_CACHE`, else `~/.cache/bilm`) under a name that says what it
-was made from: source, compiler, flags and processor. It is written under a temporary name and
-renamed, so that ranks that start together and kills in between do no harm, and nothing ever waits
-for a lock. Takes about a second, once. Without a compiler there is one warning, and everything runs
-in plain torch. `BILM_NATIVE=0` asks for that.
+The library is cached (in `$BILM_CACHE`, else in `~/.cache/bilm`) under a name that depends on its
+source, the compiler, the flags and the processor. It is written to a temporary file and renamed, so
+ranks that start together or a process that is killed cannot damage it, and no lock is needed.
+Building takes about a second, once.
+
+A `Kernel` declares the name and the kind of each parameter of a C function. It is called by keyword
+and checks every argument first, since C itself would read or write the wrong memory.
 """
 
 from __future__ import annotations
@@ -12,77 +14,141 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import logging
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-logger = logging.getLogger(__name__)
-
 SOURCE = Path(__file__).with_name("kernels.c")
 
 FLAGS = ["-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math"]
-
 FLAGS += ["-fopenmp", "-fPIC", "-shared"]
 
-SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
+# Each kernel is compiled once per type: the suffix of its name, and the C type of its floats.
+FLOAT_TYPES = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
 
 
-class Address(NamedTuple):
-    """A place inside a tensor; the caller keeps the tensor alive."""
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A kind of parameter: a number of the given types, or else an array.
 
-    value: int
+    `dtype` is the element type of an integer array. All float arrays of a call have the same type,
+    which selects the compiled function.
+    """
+
+    description: str
+    types: tuple[type, ...] = ()
+    dtype: torch.dtype | None = None
 
 
-def is_available(*tensors: Tensor) -> bool:
-    """Whether the kernels can take these tensors: on the CPU, of a type that they know."""
-    return all(t.device.type == "cpu" and t.dtype in SUFFIXES for t in tensors) and (
-        library() is not None
-    )
+Size = Kind("an int", types=(int,))
+Real = Kind("a float", types=(float, int))
+Floats = Kind("a contiguous CPU tensor of the call's float type")
+Int16s = Kind("a contiguous int16 CPU tensor", dtype=torch.int16)
+Int32s = Kind("a contiguous int32 CPU tensor", dtype=torch.int32)
+Int64s = Kind("a contiguous int64 CPU tensor", dtype=torch.int64)
+# Adjacent columns of a larger matrix, whose row stride is a separate argument.
+FloatColumns = Kind("a CPU matrix with contiguous rows of the call's float type")
+Int16Columns = Kind("an int16 CPU matrix with contiguous rows", dtype=torch.int16)
 
 
-def call(name: str, dtype: torch.dtype, *arguments: Tensor | Address | int | float) -> None:
-    """Call a kernel; tensors go by address and must be dense, floats in the kernel's own type."""
-    kernels = library()
-    assert kernels is not None
-    real = ctypes.c_float if dtype == torch.float32 else ctypes.c_double
-    converted: list[object] = []
-    for argument in arguments:
-        if isinstance(argument, Tensor):
-            assert argument.is_contiguous()
-            converted.append(ctypes.c_void_p(argument.data_ptr()))
-        elif isinstance(argument, Address):
-            converted.append(ctypes.c_void_p(argument.value))
-        elif isinstance(argument, int):
-            converted.append(ctypes.c_int64(argument))
-        else:
-            converted.append(real(argument))
-    getattr(kernels, f"{name}_{SUFFIXES[dtype]}")(*converted)
+class Kernel:
+    """A function of kernels.c, declared with its parameters in the order of the C code.
+
+    A call passes every argument by keyword. It raises `TypeError` if one is missing, unknown or not
+    of the declared kind. Checking and converting the arguments takes a few microseconds.
+    """
+
+    def __init__(self, name: str, **parameters: Kind) -> None:
+        self.name = name
+        self.parameters = parameters
+        self._names = tuple(parameters)
+        kinds = list(enumerate(parameters.values()))
+        self._numbers = [(i, kind.types) for i, kind in kinds if kind.types]
+        self._arrays = [(i, kind.dtype) for i, kind in kinds if not kind.types]
+        self._functions: dict[torch.dtype | None, Callable[..., None]] = {}
+
+    def __call__(self, **arguments: Tensor | int | float) -> None:
+        values: list[Any] = [*arguments.values()]
+        if (*arguments,) != self._names:
+            values = self._in_order(arguments)
+        for i, types in self._numbers:
+            if type(values[i]) not in types:  # isinstance would accept a bool as an int
+                raise self._wrong_kind(i, values)
+        float_dtype: torch.dtype | None = None
+        for i, dtype in self._arrays:
+            value = values[i]
+            if not isinstance(value, Tensor) or not value.is_cpu:
+                raise self._wrong_kind(i, values)
+            actual = value.dtype
+            if dtype is None and float_dtype is None:
+                float_dtype = actual
+            if actual is not (dtype or float_dtype):
+                raise self._wrong_kind(i, values)
+            if not value.is_contiguous() and not self._are_columns(i, value):
+                raise self._wrong_kind(i, values)
+            values[i] = value.data_ptr()
+        try:
+            function = self._functions[float_dtype]
+        except KeyError:
+            function = self._load(float_dtype)
+        function(*values)
+
+    def _in_order(self, arguments: dict[str, Tensor | int | float]) -> list[Tensor | int | float]:
+        """Return the arguments in the declared order."""
+        if arguments.keys() != self.parameters.keys():
+            missing = ", ".join(self.parameters.keys() - arguments.keys()) or "none"
+            unknown = ", ".join(arguments.keys() - self.parameters.keys()) or "none"
+            raise TypeError(f"{self.name}: missing arguments: {missing}; unknown: {unknown}")
+        return [arguments[name] for name in self._names]
+
+    def _are_columns(self, i: int, value: Tensor) -> bool:
+        """Return whether argument `i` is declared as columns, and is a matrix with dense rows."""
+        is_matrix = value.layout is torch.strided and value.dim() == 2 and value.stride(1) == 1
+        return is_matrix and self.parameters[self._names[i]] in (FloatColumns, Int16Columns)
+
+    def _load(self, dtype: torch.dtype | None) -> Callable[..., None]:
+        """Return the function compiled for a float type, with its argument types set."""
+        if dtype not in FLOAT_TYPES:
+            raise TypeError(f"{self.name}: the float type is {dtype}, not float32 or float64")
+        suffix, real = FLOAT_TYPES[dtype]
+        numbers = {Size: ctypes.c_int64, Real: real}
+        function = getattr(library(), f"{self.name}_{suffix}")
+        function.argtypes = [numbers.get(k, ctypes.c_void_p) for k in self.parameters.values()]
+        function.restype = None
+        self._functions[dtype] = function
+        return cast(Callable[..., None], function)
+
+    def _wrong_kind(self, i: int, values: list[Any]) -> TypeError:
+        name, value = self._names[i], values[i]
+        actual = f"a {type(value).__name__}"
+        if isinstance(value, Tensor):
+            actual = f"a tensor of {value.dtype} with shape {tuple(value.shape)} on {value.device}"
+        wanted = self.parameters[name].description
+        return TypeError(f"{self.name}: {name} is {actual}; it must be {wanted}")
 
 
 @functools.cache
-def library() -> ctypes.CDLL | None:
-    """The loaded kernels, or None where they cannot be had."""
-    if os.environ.get("BILM_NATIVE", "1") == "0":
-        return None
-    try:
-        compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
-        if compiler is None:
-            raise OSError("no C compiler was found")
-        path = _cache_directory() / f"kernels-{_fingerprint(compiler)}.so"
-        if not path.exists():
-            _build(compiler, path)
-        return ctypes.CDLL(str(path))
-    except (OSError, subprocess.SubprocessError) as error:
-        logger.warning("the fast kernels cannot be used, training is slower: %s", error)
-        return None
+def library() -> ctypes.CDLL:
+    """Return the loaded library, and build it first if it is not in the cache.
+
+    Raises `OSError` or `subprocess.SubprocessError` if there is no working compiler.
+    """
+    compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
+    if compiler is None:
+        raise OSError("no C compiler was found")
+    path = _cache_directory() / f"kernels-{_fingerprint(compiler)}.so"
+    if not path.exists():
+        _build(compiler, path)
+    return ctypes.CDLL(str(path))
 
 
 def _build(compiler: str, path: Path) -> None:
@@ -104,9 +170,9 @@ def _build(compiler: str, path: Path) -> None:
 
 
 def _cache_directory() -> Path:
-    named = os.environ.get("BILM_CACHE")
-    if named:
-        return Path(named)
+    chosen = os.environ.get("BILM_CACHE")
+    if chosen:
+        return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bilm"
 
 
@@ -119,7 +185,7 @@ def _fingerprint(compiler: str) -> str:
 
 
 def _processor() -> str:
-    """What -march=native depends on: the processor's features."""
+    """Return the processor's features, on which -march=native depends."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next((line for line in lines if line.startswith(("flags", "Features"))), "")

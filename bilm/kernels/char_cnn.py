@@ -1,48 +1,105 @@
-"""Convolution and maximum over a word's characters, by table look-up.
+"""The character CNN: convolution over a word's characters and the maximum over positions.
 
-A convolution over characters is a sum of table rows, one per position of the window: with
-`T[k] = E W[:, :, k]^T` (characters, count), a window's value is `sum_k T[k][char_k]`. The tables
-are small products (rebuilt at every step, so that autograd carries gradients on to E and W); what
-is left per word and window is `width` additions of rows, not `width * char_dim` multiply-adds.
-Each word is looked at up to its own length, which is exact: padding characters take part, but all
-windows that start after the word are the same window. Backward touches the winning window alone.
+In C the convolution is a table look-up. With `T[k] = E W[:, :, k]^T` (characters, count), the value
+of a window is a sum of table rows, `sum_k T[k][char_k]`. The tables are small products, computed
+again at every step so that autograd passes gradients on to E and W. What remains per word and
+window is `width` additions of rows instead of `width * char_dim` multiply-adds. Each word is read
+up to its own length, which is exact: padding characters take part, but all windows that start
+after the word are equal. Backward touches only the winning window.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from bilm.kernels import c_library as native
+from bilm.kernels import backends
+from bilm.kernels.autograd import apply
+from bilm.kernels.c_library import FloatColumns, Floats, Int16Columns, Int16s, Int32s, Kernel, Size
 from bilm.text.characters import PADDING
 
+_lookup_forward = Kernel(
+    "lookup_forward",
+    words=Size,
+    max_characters=Size,
+    ids=Int16s,
+    lengths=Int32s,
+    width=Size,
+    characters=Size,
+    count=Size,
+    table=Floats,
+    stride=Size,
+    best=FloatColumns,
+    winner=Int16Columns,
+)
+_lookup_backward = Kernel(
+    "lookup_backward",
+    words=Size,
+    max_characters=Size,
+    ids=Int16s,
+    width=Size,
+    characters=Size,
+    count=Size,
+    grad=FloatColumns,
+    winner=Int16Columns,
+    stride=Size,
+    grad_table=Floats,
+)
 
-class LookupFilters(torch.autograd.Function):
-    """The maximum of every filter over all windows: (words, sum of counts).
 
-    Takes character ids (words, characters) and one table per filter width, (width, ids, count).
+def filter_maxima(char_ids: Tensor, embedding: Tensor, filters: Sequence[Tensor]) -> Tensor:
+    """Return the maximum of every filter over all positions: (words, sum of counts).
+
+    `char_ids` is (words, characters), `embedding` (ids, char_dim), each filter (count, char_dim,
+    width). Padding characters take part; bias and activation are left to the caller.
     """
+    if backends.choose(embedding) == "torch":
+        return plain_filter_maxima(char_ids, embedding, filters)
+    # float64 costs little here, and decides correctly between windows that are nearly equal, so
+    # that the gradient reaches the right one.
+    characters = embedding.double()
+    # one table per filter: (width, ids, count)
+    tables = [characters @ weight.double().permute(2, 1, 0) for weight in filters]
+    return apply(_LookupMaxima, char_ids, *tables).to(embedding.dtype)
+
+
+def plain_filter_maxima(char_ids: Tensor, embedding: Tensor, filters: Sequence[Tensor]) -> Tensor:
+    """Compute `filter_maxima` in plain PyTorch, by convolutions: the reference."""
+    embedded = F.embedding(char_ids.long(), embedding)  # (words, characters, char_dim)
+    embedded = embedded.transpose(1, 2)  # (words, char_dim, characters)
+    return torch.cat([F.conv1d(embedded, weight).amax(dim=2) for weight in filters], dim=1)
+
+
+class _LookupMaxima(torch.autograd.Function):
+    """The maxima from character ids (words, characters) and one table per filter width."""
 
     @staticmethod
     def forward(ctx: Any, char_ids: Tensor, *tables: Tensor) -> Tensor:
         ids = char_ids.to(torch.int16).contiguous()
         lengths = (ids != PADDING).sum(dim=1, dtype=torch.int32)
-        tables = tuple(table.contiguous() for table in tables)
-        num_words, max_characters = ids.shape
-        stride = sum(table.shape[2] for table in tables)
-        best = tables[0].new_empty(num_words, stride)
-        winners = torch.empty(num_words, stride, dtype=torch.int16)
-        start = 0
-        for table in tables:
+        counts = [table.shape[2] for table in tables]
+        best = tables[0].new_empty(len(ids), sum(counts))
+        winners = torch.empty(len(ids), sum(counts), dtype=torch.int16)
+        columns = zip(tables, best.split(counts, 1), winners.split(counts, 1), strict=True)
+        for table, own_best, own_winners in columns:
             width, num_ids, count = table.shape
-            native.call(
-                "lookup_forward",
-                *(table.dtype, num_words, max_characters, ids, lengths, width, num_ids, count),
-                *(table, stride, _from_column(best, start), _from_column(winners, start)),
+            _lookup_forward(
+                words=ids.shape[0],
+                max_characters=ids.shape[1],
+                ids=ids,
+                lengths=lengths,
+                width=width,
+                characters=num_ids,
+                count=count,
+                table=table.contiguous(),
+                stride=best.shape[1],
+                best=own_best,
+                winner=own_winners,
             )
-            start += count
         ctx.save_for_backward(ids, winners)
         ctx.shapes = [table.shape for table in tables]
         return best
@@ -51,26 +108,23 @@ class LookupFilters(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, winners = ctx.saved_tensors
         grad = grads[0].contiguous()
-        num_words, max_characters = ids.shape
-        grad_tables, start = [], 0
-        for shape in ctx.shapes:
+        counts = [shape[2] for shape in ctx.shapes]
+        grad_tables = []
+        columns = zip(ctx.shapes, grad.split(counts, 1), winners.split(counts, 1), strict=True)
+        for shape, own_grad, own_winners in columns:
             width, num_ids, count = shape
             grad_table = grad.new_zeros(shape)
-            native.call(
-                "lookup_backward",
-                *(grad.dtype, num_words, max_characters, ids, width, num_ids, count),
-                *(
-                    _from_column(grad, start),
-                    _from_column(winners, start),
-                    grad.shape[1],
-                    grad_table,
-                ),
+            _lookup_backward(
+                words=ids.shape[0],
+                max_characters=ids.shape[1],
+                ids=ids,
+                width=width,
+                characters=num_ids,
+                count=count,
+                grad=own_grad,
+                winner=own_winners,
+                stride=grad.shape[1],
+                grad_table=grad_table,
             )
             grad_tables.append(grad_table)
-            start += count
         return None, *grad_tables
-
-
-def _from_column(tensor: Tensor, columns: int) -> native.Address:
-    """Where the columns from `columns` on begin; rows keep the tensor's own stride."""
-    return native.Address(tensor.data_ptr() + columns * tensor.element_size())

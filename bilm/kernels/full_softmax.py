@@ -1,4 +1,8 @@
-"""bilm/kernels/full_softmax."""
+"""The full softmax loss: the cross entropy over the whole vocabulary, in plain PyTorch.
+
+The vocabulary is processed in chunks with a streaming logsumexp, forward and backward, so that the
+(words, vocabulary) logits never exist all at once. Backward computes the logits again.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +12,40 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bilm.kernels.sampled_softmax import _product_dtype
+from bilm.kernels.autograd import apply
+from bilm.kernels.backends import product_dtype
 
-CHUNK_LOGITS = 1 << 25  # logits held at once by the full softmax: 128 MB in float32
+MAX_CHUNK_LOGITS = 1 << 25  # in memory at once: 128 MB in float32
 
 
-class _FullSoftmaxLoss(torch.autograd.Function):
-    """Cross entropy over the whole vocabulary, chunk by chunk; backward computes logits again.
+def full_loss(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    """Return the loss of each word: (words,).
 
-    Products are in the precision of autocast, sums in that of `hidden`.
+    `hidden` is (words, dim), `weight` (vocabulary, dim), `bias` (vocabulary, 1) and `targets`
+    (words,).
     """
+    return apply(_FullLoss, hidden, weight, bias, targets)
+
+
+class _FullLoss(torch.autograd.Function):
+    """Products have the precision of autocast, sums that of `weight`."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
-        ctx.dtype = _product_dtype(weight)
+        ctx.dtype = product_dtype(weight)
         hidden = hidden.to(weight.dtype)
         with torch.autocast(hidden.device.type, enabled=False):
-            normaliser = hidden.new_full(targets.shape, -math.inf)
+            normalizer = hidden.new_full(targets.shape, -math.inf)
             for start, stop in _chunks(hidden.shape[0], weight.shape[0]):
                 logits = _chunk_logits(hidden, weight, bias, start, stop, ctx.dtype)
-                normaliser = torch.logaddexp(normaliser, torch.logsumexp(logits, dim=1))
+                normalizer = torch.logaddexp(normalizer, torch.logsumexp(logits, dim=1))
             true_logit = (hidden * weight[targets]).sum(dim=1) + bias[targets, 0]
-        ctx.save_for_backward(hidden, weight, bias, targets, normaliser)
-        return normaliser - true_logit
+        ctx.save_for_backward(hidden, weight, bias, targets, normalizer)
+        return normalizer - true_logit
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, targets, normaliser = ctx.saved_tensors
+        hidden, weight, bias, targets, normalizer = ctx.saved_tensors
         grad = grads[0].unsqueeze(1)  # (words, 1)
         grad_hidden = torch.zeros_like(hidden)
         grad_weight = torch.zeros_like(weight)
@@ -42,7 +53,7 @@ class _FullSoftmaxLoss(torch.autograd.Function):
         lower_hidden = hidden.to(ctx.dtype)
         for start, stop in _chunks(hidden.shape[0], weight.shape[0]):
             logits = _chunk_logits(hidden, weight, bias, start, stop, ctx.dtype)
-            grad_logits = torch.exp(logits - normaliser.unsqueeze(1)).mul_(grad)
+            grad_logits = torch.exp(logits - normalizer.unsqueeze(1)).mul_(grad)
             lower = grad_logits.to(ctx.dtype)
             grad_hidden += lower @ weight[start:stop].to(ctx.dtype)
             grad_weight[start:stop] = lower.t() @ lower_hidden
@@ -56,7 +67,7 @@ class _FullSoftmaxLoss(torch.autograd.Function):
 def _chunk_logits(
     hidden: Tensor, weight: Tensor, bias: Tensor, start: int, stop: int, dtype: torch.dtype
 ) -> Tensor:
-    """Logits of one chunk of the vocabulary: (words, stop - start), in the type of `hidden`."""
+    """Return the logits of one chunk of the vocabulary: (words, stop - start), like `hidden`."""
     if dtype == hidden.dtype:
         return torch.addmm(bias[start:stop, 0], hidden, weight[start:stop].t())
     product = hidden.to(dtype) @ weight[start:stop].to(dtype).t()
@@ -64,8 +75,8 @@ def _chunk_logits(
 
 
 def _chunks(num_words: int, vocabulary_size: int) -> list[tuple[int, int]]:
-    """Ranges of the vocabulary whose logits, for so many words, fit into CHUNK_LOGITS."""
-    size = max(1, CHUNK_LOGITS // max(1, num_words))
+    """Return ranges of the vocabulary whose logits for `num_words` fit in MAX_CHUNK_LOGITS."""
+    size = max(1, MAX_CHUNK_LOGITS // max(1, num_words))
     return [
         (start, min(start + size, vocabulary_size)) for start in range(0, vocabulary_size, size)
     ]

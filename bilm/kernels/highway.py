@@ -1,21 +1,69 @@
-"""A highway layer: part of the input is transformed, the rest carried on.
+"""A highway layer: a gate mixes a transformed input with the input itself.
 
-Cost, forward, per word: 2 x dim x dim multiply-adds. Everything around the two products is one pass
-of C where we have the kernels, forward and backward; plain torch is the reference.
+Cost, forward, per word: 2 x dim x dim multiply-adds. In C, all operations around the two products
+are one pass over memory, forward and backward.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from bilm.kernels import c_library as native
+from bilm.kernels import backends
+from bilm.kernels.autograd import allow_one_backward, apply
+from bilm.kernels.c_library import Floats, Kernel, Size
+
+_highway_forward = Kernel(
+    "highway_forward",
+    words=Size,
+    dim=Size,
+    gate=Floats,
+    transform=Floats,
+    gate_bias=Floats,
+    transform_bias=Floats,
+    x=Floats,
+    y=Floats,
+)
+_highway_backward = Kernel(
+    "highway_backward",
+    words=Size,
+    dim=Size,
+    gate=Floats,
+    transform=Floats,
+    x=Floats,
+    grad_y=Floats,
+    grad_x=Floats,
+)
 
 
-class _FusedHighway(torch.autograd.Function):
-    """The layer with one pass around its products; backward uses up what it has kept."""
+class HighwayWeights(NamedTuple):
+    """The weights (dim, dim) and biases (dim,) of a highway layer."""
+
+    gate_weight: Tensor
+    gate_bias: Tensor
+    transform_weight: Tensor
+    transform_bias: Tensor
+
+
+def highway(x: Tensor, weights: HighwayWeights) -> Tensor:
+    """Return `g * relu(x Wt + bt) + (1 - g) * x` with `g = sigmoid(x Wg + bg)`: (words, dim)."""
+    if backends.choose(x, weights.gate_weight, has_products=True) == "c":
+        return apply(_Highway, x.contiguous(), *weights)
+    return plain_highway(x, weights)
+
+
+def plain_highway(x: Tensor, weights: HighwayWeights) -> Tensor:
+    """Compute `highway` in plain PyTorch: the reference."""
+    gate = torch.sigmoid(torch.addmm(weights.gate_bias, x, weights.gate_weight))
+    transform = F.relu(torch.addmm(weights.transform_bias, x, weights.transform_weight))
+    return gate * transform + (1 - gate) * x
+
+
+class _Highway(torch.autograd.Function):
+    """The layer in C. Backward overwrites the saved gate and transform with their gradients."""
 
     @staticmethod
     def forward(
@@ -27,28 +75,40 @@ class _FusedHighway(torch.autograd.Function):
         transform_bias: Tensor,
     ) -> Tensor:
         gate, transform, y = x @ gate_weight, x @ transform_weight, torch.empty_like(x)
-        native.call(
-            *("highway_forward", x.dtype, *x.shape, gate, transform, gate_bias, transform_bias),
-            *(x, y),
+        _highway_forward(
+            words=x.shape[0],
+            dim=x.shape[1],
+            gate=gate,
+            transform=transform,
+            gate_bias=gate_bias,
+            transform_bias=transform_bias,
+            x=x,
+            y=y,
         )
         ctx.save_for_backward(x, gate_weight, transform_weight, gate, transform)
-        ctx.is_used_up = False
         return y
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.is_used_up:
-            raise RuntimeError(
-                "this layer's backward has run already, and has used up what it needs; run forward "
-                "again, or set BILM_NATIVE=0 for a path that can go back twice"
-            )
-        ctx.is_used_up = True
+        allow_one_backward(ctx, "highway layer")
         x, gate_weight, transform_weight, gate, transform = ctx.saved_tensors
         grad_x = torch.empty_like(x)
-        grad_y = grads[0].contiguous()
-        native.call(
-            "highway_backward", x.dtype, *x.shape, gate, transform, x, grad_y, grad_x
-        )  # gate and transform are gradients now
-        grad_x.addmm_(gate, gate_weight.t()).addmm_(transform, transform_weight.t())
-        weights = (x.t() @ gate, gate.sum(dim=0), x.t() @ transform, transform.sum(dim=0))
-        return grad_x, *weights
+        _highway_backward(
+            words=x.shape[0],
+            dim=x.shape[1],
+            gate=gate,
+            transform=transform,
+            x=x,
+            grad_y=grads[0].contiguous(),
+            grad_x=grad_x,
+        )
+        grad_gate, grad_transform = gate, transform  # in place
+        grad_x.addmm_(grad_gate, gate_weight.t()).addmm_(grad_transform, transform_weight.t())
+        grad_gate_weight, grad_transform_weight = x.t() @ grad_gate, x.t() @ grad_transform
+        return (
+            grad_x,
+            grad_gate_weight,
+            grad_gate.sum(dim=0),
+            grad_transform_weight,
+            grad_transform.sum(dim=0),
+        )

@@ -1,14 +1,15 @@
-/* The loops that torch has no fused call for: the LSTM cell, the character CNN by look-up, highways,
- * the sampled softmax, and the optimisers of tables by rows.
+/* Loops for which PyTorch has no fused call: the LSTM cell, the character CNN by table look-up, the
+ * highway layer, the sampled softmax, and optimizer updates of single rows of a table.
  *
- * Built on first use by bilm/native.py; each function has a torch form that computes the same.
- * All arrays are dense and row-major. Work is shared by OpenMP, whose runtime is torch's own.
+ * bilm/kernels/c_library.py builds this file on first use. Each function is declared, with the same
+ * parameters, in the Python module of its operation, beside a reference in PyTorch. All arrays are
+ * contiguous and row-major. Work is split among threads by OpenMP, with PyTorch's own runtime.
  */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-/* exp(x) to about 1 ulp for floats, in a form that compilers vectorise. */
+/* exp(x) to about 1 ulp for floats, in a form that compilers can vectorize. */
 static inline float exp_f(float x) {
     x = x < -87.0f ? -87.0f : (x > 88.0f ? 88.0f : x);
     float k = floorf(x * 1.44269504088896341f + 0.5f);
@@ -28,7 +29,7 @@ static inline float exp_f(float x) {
 
 static inline float sigmoid_f(float x) { return 1.0f / (1.0f + exp_f(-x)); }
 
-/* Near 0 the quotient would cancel, so a polynomial takes over there. */
+/* Near 0 the quotient would suffer from cancellation, so a polynomial is used there. */
 static inline float tanh_f(float x) {
     float e = exp_f(2.0f * fabsf(x));
     float far = copysignf(1.0f - 2.0f / (e + 1.0f), x);
@@ -45,15 +46,15 @@ static inline float tanh_f(float x) {
 static inline double sigmoid_d(double x) { return 1.0 / (1.0 + exp(-x)); }
 static inline double tanh_d(double x) { return tanh(x); }
 
-/* One time step. z holds the four gates before bias and activations, i j f o, and gets the
- * activations. */
+/* One time step of the LSTM cell. gates contains the four gates i, j, f, o before bias and
+ * activation, and receives the activations. */
 #define CELL_FORWARD(NAME, REAL, SIGMOID, TANH)                                                    \
-    void NAME(int64_t rows, int64_t dim, REAL *z, const REAL *bias, const REAL *cell,              \
+    void NAME(int64_t rows, int64_t dim, REAL *gates, const REAL *bias, const REAL *cell,          \
               REAL *next_cell, REAL *hidden, REAL forget_bias, REAL clip) {                        \
         const REAL *restrict bi = bias, *restrict bj = bias + dim;                                 \
         const REAL *restrict bf = bj + dim, *restrict bo = bf + dim;                               \
         _Pragma("omp parallel for schedule(static)") for (int64_t row = 0; row < rows; row++) {    \
-            REAL *restrict i = z + row * 4 * dim, *restrict j = i + dim;                           \
+            REAL *restrict i = gates + row * 4 * dim, *restrict j = i + dim;                       \
             REAL *restrict f = j + dim, *restrict o = f + dim;                                     \
             const REAL *restrict c = cell + row * dim;                                             \
             REAL *restrict n = next_cell + row * dim, *restrict h = hidden + row * dim;            \
@@ -70,8 +71,9 @@ static inline double tanh_d(double x) { return tanh(x); }
         }                                                                                          \
     }
 
-/* Backward of one time step. gates hold the activations and get the gradient before them;
- * grad_cell holds the gradient of the next cell and gets that of the previous one. */
+/* Backward of one time step. gates contains the activations and receives the gradients before the
+ * activation; grad_cell contains the gradient of the next cell and receives that of the previous
+ * one. */
 #define CELL_BACKWARD(NAME, REAL, TANH)                                                            \
     void NAME(int64_t rows, int64_t dim, REAL *gates, const REAL *cell, const REAL *next_cell,     \
               const REAL *grad_hidden, REAL *grad_cell, REAL clip) {                               \
@@ -99,10 +101,11 @@ CELL_FORWARD(cell_forward_f64, double, sigmoid_d, tanh_d)
 CELL_BACKWARD(cell_backward_f32, float, tanh_f)
 CELL_BACKWARD(cell_backward_f64, double, tanh_d)
 
-/* A convolution over characters is a sum of table rows, one per position of the window. For each
- * word the maximum over all windows, and where it was. table is (width, characters, count). A word
- * of `length` characters before its padding has one distinct window at each start up to `length`:
- * all later ones are the same window of padding. Ties go to the first window, as in torch. */
+/* A convolution over characters is a sum of table rows, one per position of the window. Computes the
+ * maximum over all windows of each word, and the start of the winning window. table is (width,
+ * characters, count). best and winner are columns of matrices with the given row stride. A word of
+ * `length` characters before its padding has one distinct window at each start up to `length`: all
+ * later ones are the same window of padding. The first window wins a tie, as in PyTorch. */
 #define LOOKUP_FORWARD(NAME, REAL)                                                                 \
     void NAME(int64_t words, int64_t max_characters, const int16_t *ids, const int32_t *lengths,   \
               int64_t width, int64_t characters, int64_t count, const REAL *table, int64_t stride, \
@@ -134,7 +137,8 @@ CELL_BACKWARD(cell_backward_f64, double, tanh_d)
         }                                                                                          \
     }
 
-/* Only the winning window has a gradient. Threads share the filters, so none meets another. */
+/* Only the winning window has a gradient. Filters are divided among threads, so no two threads write
+ * to the same element. grad and winner are columns of matrices with the given row stride. */
 #define LOOKUP_BACKWARD(NAME, REAL)                                                                \
     void NAME(int64_t words, int64_t max_characters, const int16_t *ids, int64_t width,            \
               int64_t characters, int64_t count, const REAL *grad, const int16_t *winner,          \
@@ -161,7 +165,8 @@ LOOKUP_FORWARD(lookup_forward_f64, double)
 LOOKUP_BACKWARD(lookup_backward_f32, float)
 LOOKUP_BACKWARD(lookup_backward_f64, double)
 
-/* A highway layer on its two products x W: gate and transform get their activations, y the output. */
+/* A highway layer after its two products: gate and transform contain x W before the bias and receive
+ * the activations, y receives the output. */
 #define HIGHWAY_FORWARD(NAME, REAL, SIGMOID)                                                       \
     void NAME(int64_t words, int64_t dim, REAL *gate, REAL *transform, const REAL *gate_bias,      \
               const REAL *transform_bias, const REAL *x, REAL *y) {                                \
@@ -178,7 +183,8 @@ LOOKUP_BACKWARD(lookup_backward_f64, double)
         }                                                                                          \
     }
 
-/* Backward: gate and transform get the gradients before their activations, grad_x the carried part. */
+/* Backward: gate and transform receive the gradients before the activation, grad_x that of the
+ * carried part. */
 #define HIGHWAY_BACKWARD(NAME, REAL)                                                               \
     void NAME(int64_t words, int64_t dim, REAL *gate, REAL *transform, const REAL *x,              \
               const REAL *grad_y, REAL *grad_x) {                                                  \
@@ -200,8 +206,9 @@ HIGHWAY_FORWARD(highway_forward_f64, double, sigmoid_d)
 HIGHWAY_BACKWARD(highway_backward_f32, float)
 HIGHWAY_BACKWARD(highway_backward_f64, double)
 
-/* Logits of sampled words (words, count), before their bias, to probabilities, with the true word
- * beside them; hits holds the column of a word that is its own negative, or -1. */
+/* Turns the logits of the sampled words (words, count), without their bias, into probabilities. The
+ * true word of each row is included in the normalization. hits is the column of a true word that is
+ * among its own negatives, or -1. */
 #define SAMPLED_SOFTMAX(NAME, REAL, EXP, LOG)                                                      \
     void NAME(int64_t words, int64_t count, REAL *logits, const REAL *bias,                        \
               const REAL *true_logit, const int64_t *hits, REAL *losses, REAL *true_share) {       \
@@ -229,7 +236,7 @@ HIGHWAY_BACKWARD(highway_backward_f64, double)
 SAMPLED_SOFTMAX(sampled_softmax_f32, float, exp_f, logf)
 SAMPLED_SOFTMAX(sampled_softmax_f64, double, exp, log)
 
-/* sums[places[n]] += scale[n] * rows[n]; places may repeat, so threads share the columns. */
+/* sums[places[n]] += scale[n] * rows[n]. Places may repeat, so columns are divided among threads. */
 #define ADD_ROWS(NAME, REAL)                                                                       \
     void NAME(int64_t count, int64_t dim, const int64_t *places, const REAL *scale,                \
               const REAL *rows, REAL *sums) {                                                      \
@@ -249,7 +256,7 @@ SAMPLED_SOFTMAX(sampled_softmax_f64, double, exp, log)
 ADD_ROWS(add_rows_f32, float)
 ADD_ROWS(add_rows_f64, double)
 
-/* One step of Adagrad and of Adam on the rows `ids` of a table; the ids are distinct. */
+/* One step of Adagrad or of Adam on the rows `ids` of a table; the ids are distinct. */
 #define ADAGRAD_ROWS(NAME, REAL, SQRT)                                                             \
     void NAME(int64_t count, int64_t dim, const int64_t *ids, const REAL *grad, REAL *table,       \
               REAL *sums, REAL rate, REAL epsilon) {                                               \

@@ -1,70 +1,154 @@
-"""bilm/kernels/sparse_rows."""
+"""Operations on sparse gradients: optimizer updates of single rows of a table, and clipping.
+
+The updates cost time in proportion to the rows of the gradient, not to the rows of the table.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from bilm.kernels import c_library as native
+from bilm.kernels import backends
+from bilm.kernels.c_library import Floats, Int64s, Kernel, Real, Size
+
+_adagrad_rows = Kernel(
+    "adagrad_rows",
+    count=Size,
+    dim=Size,
+    ids=Int64s,
+    grad=Floats,
+    table=Floats,
+    sums=Floats,
+    rate=Real,
+    epsilon=Real,
+)
+_adam_rows = Kernel(
+    "adam_rows",
+    count=Size,
+    dim=Size,
+    ids=Int64s,
+    grad=Floats,
+    table=Floats,
+    mean=Floats,
+    square=Floats,
+    first=Real,
+    second=Real,
+    rate=Real,
+    scale=Real,
+    epsilon=Real,
+)
+
+
+class Rows(NamedTuple):
+    """A gradient of some rows of a table."""
+
+    ids: Tensor  # (rows,), distinct
+    values: Tensor  # (rows, dim)
+
+
+class Moments(NamedTuple):
+    """Adam's running means of the gradient and of its square, each of the table's shape."""
+
+    mean: Tensor
+    square: Tensor
+
+
+@dataclass(frozen=True)
+class AdamStep:
+    """The settings of one step of Adam; `num_steps` counts this step too."""
+
+    num_steps: int
+    learning_rate: float
+    betas: tuple[float, float]
+    epsilon: float
+
+    @property
+    def rate(self) -> float:
+        """The learning rate, corrected for the bias of the mean."""
+        return self.learning_rate / (1.0 - self.betas[0] ** self.num_steps)
+
+    @property
+    def root(self) -> float:
+        """The divisor that corrects the root of the mean square for its bias."""
+        return math.sqrt(1.0 - self.betas[1] ** self.num_steps)
 
 
 def adagrad_rows(
-    table: Tensor, sums: Tensor, ids: Tensor, grad: Tensor, learning_rate: float, epsilon: float
+    table: Tensor, sums: Tensor, rows: Rows, learning_rate: float, epsilon: float
 ) -> None:
-    """Update the rows `ids` (distinct) of `table` (words, dim) and of its sums of squares."""
-    if native.is_available(table, sums, grad):
-        native.call(
-            "adagrad_rows",
-            *(table.dtype, len(ids), table.shape[1], ids, grad, table, sums),
-            *(float(learning_rate), float(epsilon)),
-        )
+    """Update some rows of `table` (words, dim) and of its sums of squares in place."""
+    if backends.choose(table, sums, rows.values) == "torch":
+        plain_adagrad_rows(table, sums, rows, learning_rate, epsilon)
         return
-    chosen = sums[ids].addcmul_(grad, grad)
-    sums[ids] = chosen
-    table.index_add_(0, ids, grad / chosen.sqrt_().add_(epsilon), alpha=-learning_rate)
+    _adagrad_rows(
+        count=len(rows.ids),
+        dim=table.shape[1],
+        ids=rows.ids,
+        grad=rows.values,
+        table=table,
+        sums=sums,
+        rate=learning_rate,
+        epsilon=epsilon,
+    )
 
 
-def adam_rows(
-    table: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    ids: Tensor,
-    grad: Tensor,
-    num_steps: int,
-    learning_rate: float,
-    betas: tuple[float, float],
-    epsilon: float,
+def plain_adagrad_rows(
+    table: Tensor, sums: Tensor, rows: Rows, learning_rate: float, epsilon: float
 ) -> None:
-    """Update the rows `ids` (distinct) of `table` (words, dim) and of its two moments."""
-    first, second = betas
-    rate = learning_rate / (1.0 - first**num_steps)
-    root = math.sqrt(1.0 - second**num_steps)
-    if native.is_available(table, mean, square, grad):
-        native.call(
-            "adam_rows",
-            *(table.dtype, len(ids), table.shape[1], ids, grad, table, mean, square),
-            *(float(first), float(second), float(rate), 1.0 / root, float(epsilon)),
-        )
+    """Compute `adagrad_rows` in plain PyTorch: the reference."""
+    ids, grad = rows
+    new_sums = sums[ids].addcmul_(grad, grad)
+    sums[ids] = new_sums
+    table.index_add_(0, ids, grad / new_sums.sqrt_().add_(epsilon), alpha=-learning_rate)
+
+
+def adam_rows(table: Tensor, moments: Moments, rows: Rows, step: AdamStep) -> None:
+    """Update some rows of `table` (words, dim) and of its moments in place."""
+    if backends.choose(table, *moments, rows.values) == "torch":
+        plain_adam_rows(table, moments, rows, step)
         return
+    first, second = step.betas
+    _adam_rows(
+        count=len(rows.ids),
+        dim=table.shape[1],
+        ids=rows.ids,
+        grad=rows.values,
+        table=table,
+        mean=moments.mean,
+        square=moments.square,
+        first=first,
+        second=second,
+        rate=step.rate,
+        scale=1.0 / step.root,
+        epsilon=step.epsilon,
+    )
+
+
+def plain_adam_rows(table: Tensor, moments: Moments, rows: Rows, step: AdamStep) -> None:
+    """Compute `adam_rows` in plain PyTorch: the reference."""
+    (mean, square), (ids, grad), (first, second) = moments, rows, step.betas
     new_mean = mean[ids].lerp_(grad, 1.0 - first)
     new_square = square[ids].mul_(second).addcmul_(grad, grad, value=1.0 - second)
     mean[ids], square[ids] = new_mean, new_square
-    table.index_add_(0, ids, new_mean / (new_square.sqrt() / root).add_(epsilon), alpha=-rate)
+    divisor = (new_square.sqrt() / step.root).add_(step.epsilon)
+    table.index_add_(0, ids, new_mean / divisor, alpha=-step.rate)
 
 
-def _rows_of(grad: Tensor) -> tuple[Tensor, Tensor]:
-    """Distinct row ids, and a dense row of gradient for each."""
+def distinct_rows(grad: Tensor) -> Rows:
+    """Return the rows of a sparse gradient, each once."""
     grad = coalesced(grad)
-    return grad.indices()[0].contiguous(), grad.values().contiguous()
+    return Rows(grad.indices()[0].contiguous(), grad.values().contiguous())
 
 
 def coalesced(grad: Tensor) -> Tensor:
-    """A sparse gradient with each row once, without a sort where they stand so already.
+    """Return a sparse gradient with each row once; it is sorted only if that is necessary.
 
-    The softmax gives its rows distinct and rising, but autograd forgets that on the way.
+    The softmax returns distinct, sorted rows, but autograd drops the flag that marks them so.
     """
     ids = grad._indices()[0]
     if grad.sparse_dim() == 1 and bool((ids[1:] > ids[:-1]).all()):
@@ -73,10 +157,10 @@ def coalesced(grad: Tensor) -> Tensor:
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float | None) -> Tensor:
-    """Scale all gradients in place so that their common norm is at most `max_norm`.
+    """Scale all gradients in place so that their total norm is at most `max_norm`.
 
-    Returns the norm before the clip. Sparse gradients are coalesced first: a row that stands
-    twice counts with its sum.
+    Returns the norm before clipping. Sparse gradients are coalesced first: a row that occurs twice
+    counts as its sum.
     """
     values = []
     for parameter in parameters:

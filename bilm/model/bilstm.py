@@ -1,8 +1,8 @@
-"""The stacks of LSTMs, one per direction, with all layers out and the state in and out.
+"""Stacks of LSTMs, one per direction; they return the outputs of all layers and the next state.
 
-The directions share nothing but their input's encoder. The state is explicit: two tensors by
-direction, layer and row, so that it can be carried from step to step, saved, and split over ranks
-by row.
+The directions share only the encoder of their input. The state is explicit: two tensors by
+direction, layer and row, so that it can be carried from step to step, saved, and split by row over
+ranks.
 """
 
 from __future__ import annotations
@@ -14,31 +14,32 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bilm.kernels.lstm_types import LayerState
 from bilm.model.config import LstmConfig
 from bilm.model.projected_lstm import ProjectedLstm
 
 
 class BiLstmState(NamedTuple):
-    """What the LSTMs remember of each row."""
+    """The recurrent state of all LSTMs for each row."""
 
     cell: Tensor  # (directions, layers, rows, dim)
     hidden: Tensor  # (directions, layers, rows, projection_dim)
 
     def rows(self, start: int, stop: int) -> BiLstmState:
-        """The state of some of the rows."""
+        """Return the state of the rows from `start` to `stop`."""
         return BiLstmState(self.cell[:, :, start:stop], self.hidden[:, :, start:stop])
 
     def take_rows(self, indices: Sequence[int]) -> BiLstmState:
-        """The state of these rows, in this order."""
+        """Return the state of the rows at `indices`, in that order."""
         return BiLstmState(self.cell[:, :, indices], self.hidden[:, :, indices])
 
     @staticmethod
     def join_rows(states: Sequence[BiLstmState]) -> BiLstmState:
-        """The state of the rows of several states, one after the other."""
+        """Concatenate the rows of several states."""
         return BiLstmState(*(torch.cat(parts, dim=2) for parts in zip(*states, strict=True)))
 
     def detach(self) -> BiLstmState:
-        """The same state, cut off from the graph: gradients stop here."""
+        """Return the state without its graph, so that gradients stop here."""
         return BiLstmState(self.cell.detach(), self.hidden.detach())
 
 
@@ -55,12 +56,12 @@ class BiLstm(nn.Module):
         )
 
     def lstm(self, direction: int, layer: int) -> ProjectedLstm:
-        """One layer of one direction, 0 being the forward one."""
+        """Return one layer of one direction; direction 0 is forward."""
         stack = cast(nn.ModuleList, self.stacks[direction])
         return cast(ProjectedLstm, stack[layer])
 
     def zero_state(self, rows: int) -> BiLstmState:
-        """The state before the first word."""
+        """Return the state before the first word."""
         shape = (len(self.stacks), self.config.num_layers, rows)
         like = next(self.parameters())
         return BiLstmState(
@@ -73,22 +74,23 @@ class BiLstm(nn.Module):
     ) -> tuple[list[list[Tensor]], BiLstmState]:
         """Run each direction over its own inputs (time, rows, dim).
 
-        Returns the outputs of all layers by direction, and the next state. Dropout acts on each
-        layer's input, afresh at each time step; the skip connection adds that dropped input.
-        It touches the output only: what recurs is the hidden state before the sum.
+        Returns the outputs of all layers by direction, and the next state. Dropout is applied to
+        each layer's input, with a new mask at each time step; the skip connection adds the input
+        after dropout. It affects only the output: the hidden state that recurs is the one before
+        the sum. For `lengths`, see `ProjectedLstm.forward`.
         """
         all_outputs, cells, hiddens = [], [], []
         for direction, x in enumerate(inputs):
             outputs = []
             for layer in range(self.config.num_layers):
                 x = F.dropout(x, self.dropout, self.training)
-                y, cell, hidden = self.lstm(direction, layer)(
-                    x, state.cell[direction, layer], state.hidden[direction, layer], lengths
-                )
+                before = LayerState(state.cell[direction, layer], state.hidden[direction, layer])
+                y, after = self.lstm(direction, layer)(x, before, lengths)
                 x = y + x if self.config.skip_connections and layer > 0 else y
                 outputs.append(x)
-                cells.append(cell.to(state.cell.dtype))  # lower precision is for products alone
-                hiddens.append(hidden.to(state.hidden.dtype))
+                # Only products are in the lower precision of autocast.
+                cells.append(after.cell.to(state.cell.dtype))
+                hiddens.append(after.hidden.to(state.hidden.dtype))
             all_outputs.append(outputs)
         shape = state.cell.shape[:3]
         return all_outputs, BiLstmState(

@@ -1,4 +1,4 @@
-"""bilm/model/config."""
+"""The configuration of a model: what is in the `model` section of a configuration file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bilm.files.sections import Section
 
 PositiveInt = Annotated[int, Field(ge=1)]
 
-# Far beyond what can be trained; what stands in a file must not decide how much is allocated.
+# Far above what can be trained, so that a damaged file cannot cause a huge allocation.
 Width = Annotated[int, Field(ge=1, le=1 << 20)]
 
 VocabularySize = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
@@ -19,7 +19,7 @@ MAX_LAYERS = 100
 
 
 class CharacterConfig(Section):
-    """The character CNN that turns a word's bytes into its vector."""
+    """The character CNN, which maps the bytes of a word to its vector."""
 
     embedding_dim: Width = Field(description="width of a character's embedding")
     filters: Annotated[
@@ -32,12 +32,12 @@ class CharacterConfig(Section):
         "relu", description="applied after the maximum over positions"
     )
     max_characters: Annotated[int, Field(ge=3, le=(1 << 15) - 1)] = Field(
-        50, description="ids per word, both word borders included; longer words are cut"
+        50, description="ids per word, including both word boundaries; longer words are truncated"
     )
 
     @property
     def num_filters(self) -> int:
-        """The width of all convolutions together."""
+        """The total number of filters."""
         return sum(count for _, count in self.filters)
 
     @model_validator(mode="after")
@@ -45,8 +45,8 @@ class CharacterConfig(Section):
         widest = max(width for width, _ in self.filters)
         if widest > self.max_characters:
             raise ValueError(
-                f"filters has one of width {widest}, wider than the word: "
-                f"max_characters is {self.max_characters}"
+                f"filters has a width of {widest}; it must be at most max_characters, which is "
+                f"{self.max_characters}"
             )
         return self
 
@@ -56,16 +56,16 @@ class LstmConfig(Section):
 
     dim: Width = Field(description="units (the width of the cell state)")
     projection_dim: Width = Field(
-        description="width of the output and of a word's vector; equal to dim means no projection"
+        description="width of the output and of a word's vector; no projection if equal to dim"
     )
     num_layers: Annotated[int, Field(ge=1, le=MAX_LAYERS)] = Field(
         description="layers per direction"
     )
     cell_clip: Annotated[float, Field(gt=0)] | None = Field(
-        3.0, description="the cell state is clipped to plus and minus this; null for no clipping"
+        3.0, description="bound of the absolute values of the cell state; null for no clipping"
     )
     projection_clip: Annotated[float, Field(gt=0)] | None = Field(
-        3.0, description="likewise for the projected output; without a projection it does nothing"
+        3.0, description="the same for the projected output; no effect without a projection"
     )
     skip_connections: bool = Field(
         True, description="from the second layer on, add a layer's input to its output"
@@ -75,8 +75,8 @@ class LstmConfig(Section):
     def _projects_down(self) -> LstmConfig:
         if self.projection_dim > self.dim:
             raise ValueError(
-                f"projection_dim is {self.projection_dim}, above dim {self.dim}; "
-                "it must be smaller, or equal for no projection"
+                f"projection_dim is {self.projection_dim}; it must be below dim, which is "
+                f"{self.dim}, or equal to it for no projection"
             )
         return self
 
@@ -85,42 +85,43 @@ class SoftmaxConfig(Section):
     """The softmax over the vocabulary, shared by both directions."""
 
     kind: Literal["sampled", "full"] = Field(
-        "sampled", description="what training computes; evaluation is always full"
+        "sampled", description="the softmax in training; evaluation always uses the full one"
     )
     num_negatives: PositiveInt = Field(
-        8192, description="distinct negatives per step and direction, when sampled"
+        8192, description="distinct negatives per step and direction of the sampled softmax"
     )
     shared_negatives: bool = Field(
         False, description="draw one set of negatives for both directions (the original draws two)"
     )
     tied_to_input: bool = Field(
-        False, description="use the word embeddings as softmax weights; only without characters"
+        False, description="use the word embeddings as softmax weights; only if characters is null"
     )
 
 
 class ModelConfig(Section):
-    """What the biLM computes. The size of the vocabulary belongs to the corpus."""
+    """The biLM, except for the size of its vocabulary, which is a property of the corpus."""
 
     characters: CharacterConfig | None = Field(
         description="the character CNN; null for embeddings of word ids instead"
     )
     lstm: LstmConfig
-    softmax: SoftmaxConfig = Field(default_factory=lambda: SoftmaxConfig())
+    softmax: SoftmaxConfig = SoftmaxConfig()
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.1, description="share of each layer's inputs and of the top output set to zero"
+        0.1,
+        description="share of each layer's inputs and of the top output set to zero in training",
     )
     bidirectional: bool = Field(True, description="false trains the forward direction only")
 
     @property
     def num_directions(self) -> int:
-        """How many stacks of LSTMs there are."""
+        """The number of stacks of LSTMs."""
         return 2 if self.bidirectional else 1
 
     @model_validator(mode="after")
     def _tying_needs_word_ids(self) -> ModelConfig:
         if self.softmax.tied_to_input and self.characters is not None:
             raise ValueError(
-                "softmax.tied_to_input is true, but the input is characters, which have no word "
-                "embeddings to tie; set it to false, or model.characters to null"
+                "softmax.tied_to_input is true, but a model of characters has no word embeddings; "
+                "set it to false, or set model.characters to null"
             )
         return self

@@ -1,12 +1,12 @@
-"""The biLM: token encoder, two stacks of LSTMs, one softmax. No DeepSpeed, no input or output.
+"""The biLM: a token encoder, two stacks of LSTMs and one softmax.
 
-A step's words come as its distinct words and an index that spreads them over directions, rows and
-time, so that the encoder runs once per distinct word for both directions.
+The words of a step are given as its distinct words and an index of them by direction, row and time,
+so that the encoder runs once per distinct word for both directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import torch
@@ -14,20 +14,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bilm.model.bilstm import BiLstm, BiLstmState
-from bilm.model.config import (
-    ModelConfig,
-)
+from bilm.model.config import ModelConfig
 from bilm.model.negatives import Negatives, draw_negatives
-from bilm.model.softmax import SampledSoftmax
+from bilm.model.softmax import VocabularySoftmax
 from bilm.model.token_encoder import TokenEncoder, WordEmbedding
 
-DIRECTIONS = ("forward", "backward")  # in the order of every tensor that has directions
+DIRECTIONS = ("forward", "backward")  # their order in all tensors
 
 
 class BiLm(nn.Module):
     """A bidirectional language model over a vocabulary of `vocabulary_size` words.
 
-    Without a vocabulary (the published files have none) there is no softmax: the model gives
+    Without a vocabulary, as in the published files, there is no softmax: the model computes
     representations, but no losses.
     """
 
@@ -42,17 +40,33 @@ class BiLm(nn.Module):
         elif vocabulary_size is not None:
             self.encoder = WordEmbedding(vocabulary_size, dim, config.softmax.kind == "sampled")
         else:
-            raise ValueError("a model of word ids needs the size of its vocabulary")
+            raise ValueError("vocabulary_size is None; a model of word ids needs it")
         self.bilstm = BiLstm(config.lstm, config.num_directions, config.dropout)
-        self.softmax: SampledSoftmax | None = None
+        self.softmax: VocabularySoftmax | None = None
         if vocabulary_size is not None:
             tied = self.encoder.weight if isinstance(self.encoder, WordEmbedding) else None
-            self.softmax = SampledSoftmax(
+            self.softmax = VocabularySoftmax(
                 vocabulary_size, dim, tied if config.softmax.tied_to_input else None
             )
 
+    def encoder_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Return the named parameters that compute representations: all but the softmax's own."""
+        softmax_names = {name for name, _ in self.softmax_parameters()}
+        return (item for item in self.named_parameters() if item[0] not in softmax_names)
+
+    def softmax_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Return the named parameters of the softmax, except for a weight tied to the input."""
+        return (item for item in self.named_parameters() if item[0].startswith("softmax."))
+
+    def without_softmax(self) -> BiLm:
+        """Return a model that shares the encoder and the LSTMs and has no softmax."""
+        model = shape_only_model(self.config, self.vocabulary_size)
+        model.encoder, model.bilstm, model.softmax = self.encoder, self.bilstm, None
+        model.training = self.training
+        return model
+
     def zero_state(self, rows: int) -> BiLstmState:
-        """The state before the first word."""
+        """Return the state before the first word."""
         return self.bilstm.zero_state(rows)
 
     def layers(
@@ -62,14 +76,15 @@ class BiLm(nn.Module):
         state: BiLstmState,
         lengths: Tensor | None = None,
     ) -> tuple[list[list[Tensor]], BiLstmState]:
-        """All layers of each direction, and the next state.
+        """Return all layers of each direction, and the next state.
 
         `words` are character ids (distinct words, characters) or word ids (distinct words,);
-        `inverse` (directions, rows, time) points into them, each direction in its own order of
-        reading. Layers are (time, rows, dim), the encoder's output first.
+        `inverse` (directions, rows, time) are indices of them, in the reading order of each
+        direction. Layers are (time, rows, dim), the encoder's output first. `lengths` (rows,) must
+        be in falling order; see `ProjectedLstm.forward`.
         """
         vectors = self.encoder(words)  # (distinct words, dim)
-        # (directions, time, rows, dim): the LSTMs want time first
+        # (directions, time, rows, dim): time first for the LSTMs
         inputs = F.embedding(inverse.transpose(1, 2), vectors).unbind()
         outputs, next_state = self.bilstm(inputs, state, lengths)
         return [[x, *layers] for x, layers in zip(inputs, outputs, strict=True)], next_state
@@ -82,13 +97,13 @@ class BiLm(nn.Module):
         state: BiLstmState,
         negatives: Sequence[Negatives] | None = None,
     ) -> tuple[Tensor, BiLstmState]:
-        """The summed loss of each direction (directions,), and the next state.
+        """Return the summed loss of each direction (directions,), and the next state.
 
-        `targets` (directions, rows, time) are softmax ids, or -1 for no prediction. With
-        `negatives` the loss is sampled; without, it is that of the full softmax.
+        `targets` (directions, rows, time) are softmax ids, or `IGNORED` for no prediction. With
+        `negatives` the loss is that of the sampled softmax, otherwise that of the full softmax.
         """
         if self.softmax is None:
-            raise ValueError("this model has no softmax, so it has no loss")
+            raise ValueError("this model has no softmax, so it cannot compute a loss")
         layers, next_state = self.layers(words, inverse, state)
         # (directions, time * rows, dim)
         tops = torch.stack([outputs[-1].flatten(0, 1) for outputs in layers])
@@ -97,7 +112,10 @@ class BiLm(nn.Module):
         return losses.sum(dim=1), next_state
 
     def draw_negatives(self, seed: tuple[int, ...]) -> list[Negatives] | None:
-        """The negatives of a step, by direction or one set for all; None for the full softmax."""
+        """Draw the negatives of a step: one set per direction or one for all.
+
+        Returns None for the full softmax.
+        """
         config = self.config.softmax
         if config.kind == "full" or self.vocabulary_size is None:
             return None
@@ -107,29 +125,30 @@ class BiLm(nn.Module):
 
 
 def training_objective(loss_sums: Tensor, rows: int) -> Tensor:
-    """What is differentiated: the mean over rows and directions, *summed* over the time steps.
+    """Return the objective to differentiate: the loss summed over time steps, mean over the rest.
 
-    That is the original's `loss * unroll_steps`, said so that it holds for a shorter step too. It
-    decides when the gradient clip binds, and hence every Adagrad step.
+    The mean is over rows and directions. This is the original's `loss * unroll_steps`, in a form
+    that is valid for a shorter step too. Its scale determines when the gradient clip takes effect,
+    and with it every Adagrad step.
     """
     return loss_sums.mean() / rows
 
 
 def empty_model(config: ModelConfig, vocabulary_size: int | None) -> BiLm:
-    """A model whose weights are allocated but not set: the caller fills every one of them."""
+    """Return a model with uninitialized weights, all of which the caller must set."""
     return allocate(shape_only_model(config, vocabulary_size))
 
 
 def shape_only_model(config: ModelConfig, vocabulary_size: int | None) -> BiLm:
-    """A model that takes no memory, to compare with a file before any is taken."""
+    """Return a model without memory for its weights, to check a file before allocating any."""
     with torch.device("meta"):
         return BiLm(config, vocabulary_size)
 
 
 def allocate(model: BiLm) -> BiLm:
-    """Give a model of `shape_only_model` its memory."""
+    """Allocate the weights of a model of `shape_only_model`, uninitialized."""
     model = model.to_empty(device="cpu").eval()
     if model.config.softmax.tied_to_input and model.softmax is not None:
-        # to_empty has made two of it
+        # to_empty has allocated two tensors for the tied weight.
         model.softmax.weight = cast(WordEmbedding, model.encoder).weight
     return model

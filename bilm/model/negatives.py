@@ -1,4 +1,4 @@
-"""bilm/model/negatives."""
+"""The negatives of the sampled softmax: distinct words, drawn log-uniformly over their ids."""
 
 from __future__ import annotations
 
@@ -11,19 +11,25 @@ from torch import Tensor
 
 
 class Negatives(NamedTuple):
-    """Distinct word ids and the log of how often each word was to be expected among them."""
+    """Distinct word ids and the number of draws that it took to get them."""
 
     ids: Tensor  # (num_negatives,) long
-    num_tries: int  # draws that it took to get them distinct
+    num_tries: int
+
+    def log_counts(self, ids: Tensor, vocabulary_size: int) -> Tensor:
+        """Return the log of the expected count of each of `ids`: 0 if all words were taken."""
+        if not self.num_tries:
+            return torch.zeros_like(ids, dtype=torch.double)
+        return log_expected_count(ids, self.num_tries, vocabulary_size)
 
 
 def log_uniform(ids: Tensor, vocabulary_size: int) -> Tensor:
-    """`P(k) = log((k + 2) / (k + 1)) / log(V + 1)`, in float64: the draw's distribution."""
+    """Return `P(k) = log((k + 2) / (k + 1)) / log(V + 1)`, the distribution of a draw: float64."""
     return torch.log1p(1.0 / (ids.double() + 1.0)) / math.log(vocabulary_size + 1.0)
 
 
 def log_expected_count(ids: Tensor, num_tries: int, vocabulary_size: int) -> Tensor:
-    """Log of the chance that a word is among the distinct ones of `num_tries` draws."""
+    """Return the log of the probability that a word is among `num_tries` draws."""
     p = log_uniform(ids, vocabulary_size)
     return torch.log(-torch.expm1(num_tries * torch.log1p(-p)))
 
@@ -31,7 +37,8 @@ def log_expected_count(ids: Tensor, num_tries: int, vocabulary_size: int) -> Ten
 def draw_negatives(num_negatives: int, vocabulary_size: int, seed: tuple[int, ...]) -> Negatives:
     """Draw until `num_negatives` distinct words are found; a pure function of the seed.
 
-    When all words are asked for, each is certain, no draw is needed, and `num_tries` is 0.
+    If `num_negatives` is at least the size of the vocabulary, all words are returned, no draw is
+    needed, and `num_tries` is 0.
     """
     if num_negatives >= vocabulary_size:
         return Negatives(torch.arange(vocabulary_size), 0)
@@ -40,9 +47,9 @@ def draw_negatives(num_negatives: int, vocabulary_size: int, seed: tuple[int, ..
     while True:
         uniform = generator.random(max(1024, 2 * num_negatives))
         more = np.exp(uniform * math.log(vocabulary_size + 1.0)).astype(np.int64) - 1
-        # Rounding may reach V itself; the chance is that of the last word.
+        # Rounding may produce V itself, which then counts as the last word.
         draws = np.concatenate([draws, np.minimum(more, vocabulary_size - 1)])
         _, first = np.unique(draws, return_index=True)
         if len(first) >= num_negatives:
-            first = np.sort(first)[:num_negatives]  # in the order in which they were drawn
+            first = np.sort(first)[:num_negatives]  # in the order of the draws
             return Negatives(torch.from_numpy(draws[first]), int(first[-1]) + 1)

@@ -1,51 +1,62 @@
-"""From a run to the files that users exchange, each read back and compared."""
+"""Write a model in the formats that users exchange; each is read back and compared."""
 
 from __future__ import annotations
 
-import copy
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from bilm.errors import CheckpointError
 from bilm.model.language_model import BiLm
-from bilm.pretrained.model_directory import VOCABULARY_FILE, PretrainedBiLm
+from bilm.pretrained.model_directory import (
+    OPTIONS_FILE,
+    PUBLISHED_WEIGHTS_FILE,
+    VOCABULARY_FILE,
+    PretrainedBiLm,
+)
 
 
 def export_model(pretrained: PretrainedBiLm, directory: Path, overwrite: bool = False) -> None:
-    """Write a model directory and read it back."""
+    """Write a model directory, read it back and compare all weights."""
     pretrained.save_pretrained(directory, overwrite)
-    _assert_equal(pretrained.model, PretrainedBiLm.from_pretrained(directory).model, directory)
+    _check_equal(pretrained.model, PretrainedBiLm.from_pretrained(directory).model, directory)
 
 
 def export_published(
-    pretrained: PretrainedBiLm, directory: Path, without_softmax: bool, overwrite: bool = False
+    pretrained: PretrainedBiLm,
+    directory: Path,
+    without_softmax: bool = False,
+    overwrite: bool = False,
 ) -> None:
-    """Write options.json, weights.hdf5 and vocab.txt, and read them back."""
-    options, weights = published_paths(directory, overwrite)
+    """Write options.json, weights.hdf5 and vocab.txt, read them back and compare all weights."""
+    _check_free(directory, overwrite)
+    options, weights = directory / OPTIONS_FILE, directory / PUBLISHED_WEIGHTS_FILE
     if without_softmax:
-        model = copy.copy(pretrained.model)
-        model._modules = {**model._modules, "softmax": None}
-        pretrained = PretrainedBiLm(model, pretrained.vocabulary, pretrained.tokenizer)
+        pretrained = replace(pretrained, model=pretrained.model.without_softmax())
     pretrained.save_published(options, weights)
     if pretrained.vocabulary is not None:
         pretrained.vocabulary.write(directory / VOCABULARY_FILE)
     again = PretrainedBiLm.from_published(options, weights)
-    _assert_equal(pretrained.model, again.model, directory)
+    _check_equal(pretrained.model, again.model, directory)
 
 
-def published_paths(directory: Path, overwrite: bool) -> tuple[Path, Path]:
-    """Where the published pair goes; what stands there is refused unless `overwrite`."""
+def _check_free(directory: Path, overwrite: bool) -> None:
+    """Reject a file in place of the directory, and existing output unless `overwrite` is set."""
     if directory.exists() and not directory.is_dir():
-        raise CheckpointError(f"{directory} is a file; a directory is expected")
-    names = ("options.json", "weights.hdf5", VOCABULARY_FILE)
-    for path in (directory / name for name in names):
-        if path.exists() and not overwrite:
-            raise CheckpointError(f"{path} exists already; choose another place, or --overwrite")
-    return directory / names[0], directory / names[1]
+        raise CheckpointError(f"{directory} is a file; name a directory")
+    for name in (OPTIONS_FILE, PUBLISHED_WEIGHTS_FILE, VOCABULARY_FILE):
+        if (directory / name).exists() and not overwrite:
+            raise CheckpointError(
+                f"{directory / name} already exists; choose another directory or use --overwrite"
+            )
 
 
-def _assert_equal(written: BiLm, read: BiLm, where: Path) -> None:
-    ours, theirs = dict(written.named_parameters()), dict(read.named_parameters())
-    if ours.keys() != theirs.keys() or not all(torch.equal(ours[n], theirs[n]) for n in ours):
-        raise CheckpointError(f"what was read back from {where} is not what was written")
+def _check_equal(written: BiLm, read: BiLm, directory: Path) -> None:
+    expected, found = dict(written.named_parameters()), dict(read.named_parameters())
+    if expected.keys() != found.keys() or not all(
+        torch.equal(expected[name], found[name]) for name in expected
+    ):
+        raise CheckpointError(
+            f"verification failed: the weights read back from {directory} differ from those written"
+        )

@@ -1,8 +1,9 @@
-"""A trained biLM with all that is needed to use it, and its home on disk.
+"""A trained biLM together with its vocabulary and tokenizer, and the model directory on disk.
 
-A model directory stands by itself: `config.json` (the model section, the tokeniser),
-`model.safetensors` (the weights), `vocab.txt` (the softmax's words, if there is a softmax) and, for
-sentencepiece, `tokenizer.model`. Nothing in it is executable, and everything is checked on loading.
+A model directory is self-contained: `config.json` (the model section, the tokenizer),
+`model.safetensors` (the weights), `vocab.txt` (the words of the softmax, if there is one) and, for
+sentencepiece, `tokenizer.model`. It contains nothing executable, and every file is checked when it
+is read.
 """
 
 from __future__ import annotations
@@ -14,19 +15,16 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bilm.corpus.reader import Corpus
 from bilm.errors import CheckpointError, ConfigError
-from bilm.files.reading import open_regular
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import atomic_directory, write_text
 from bilm.model.config import ModelConfig, VocabularySize
 from bilm.model.language_model import BiLm, allocate, empty_model, shape_only_model
 from bilm.pretrained.published_weights import load_published, save_published
-from bilm.pretrained.tensors import save_tensors
+from bilm.pretrained.tensors import TensorFile, save_tensors
 from bilm.text.tokenizers import Tokenizer, TokenizerSpec, load_tokenizer
 from bilm.text.vocabulary import Vocabulary
 
@@ -36,9 +34,14 @@ WEIGHTS_FILE = "model.safetensors"
 
 VOCABULARY_FILE = "vocab.txt"
 
+OPTIONS_FILE, PUBLISHED_WEIGHTS_FILE = "options.json", "weights.hdf5"
+
+# The parts of a run directory that `PretrainedBiLm.open` recognizes.
+BEST_MODEL_DIRECTORY, CHECKPOINTS_DIRECTORY = "best", "checkpoints"
+
 
 class _Description(Section):
-    """What config.json holds."""
+    """The content of config.json."""
 
     format: Literal["bilm-model"]
     version: Literal[1]
@@ -50,15 +53,44 @@ class _Description(Section):
 
 @dataclass(frozen=True)
 class PretrainedBiLm:
-    """A model, the words of its softmax, and the tokeniser of the text that it was trained on.
+    """A model, the words of its softmax, and the tokenizer of the text that it was trained on.
 
-    The vocabulary is missing where the model has no softmax, and the tokeniser where it is not
-    known, as with the published files.
+    The vocabulary is None if the model has no softmax. The tokenizer is None if it is unknown, as
+    for published files.
     """
 
     model: BiLm
     vocabulary: Vocabulary | None = None
     tokenizer: Tokenizer | None = None
+
+    @classmethod
+    def open(cls, path: Path | str) -> PretrainedBiLm:
+        """Read the model at `path`.
+
+        `path` is a run (its best model is read), a model directory, or a directory with the
+        published `options.json` and `weights.hdf5`, and `vocab.txt` if there is one.
+        """
+        path = Path(path)
+        if (path / BEST_MODEL_DIRECTORY).is_dir():
+            return cls.from_pretrained(path / BEST_MODEL_DIRECTORY)
+        if (path / CHECKPOINTS_DIRECTORY).is_dir():
+            raise ConfigError(
+                f"the run {path} has no best model yet, because no held-out evaluation has been "
+                "done; export its newest checkpoint with `launch/export.py --which newest`"
+            )
+        if (path / OPTIONS_FILE).is_file():
+            vocabulary = path / VOCABULARY_FILE
+            return cls.from_published(
+                path / OPTIONS_FILE,
+                path / PUBLISHED_WEIGHTS_FILE,
+                vocabulary if vocabulary.is_file() else None,
+            )
+        if (path / CONFIG_FILE).is_file():
+            return cls.from_pretrained(path)
+        raise ConfigError(
+            f"{path} is neither a run with a {BEST_MODEL_DIRECTORY}/ model, nor a model directory "
+            f"with {CONFIG_FILE}, nor a directory with {OPTIONS_FILE} and {PUBLISHED_WEIGHTS_FILE}"
+        )
 
     @classmethod
     def from_published(
@@ -67,7 +99,7 @@ class PretrainedBiLm:
         weights_hdf5: Path | str,
         vocabulary: Path | str | None = None,
     ) -> PretrainedBiLm:
-        """Read the published pair of files, with the vocabulary file if it is at hand."""
+        """Read the published pair of files, and the vocabulary file if one is given."""
         model = load_published(Path(options_json), Path(weights_hdf5))
         words = Vocabulary.read(Path(vocabulary)) if vocabulary is not None else None
         if words is not None and model.vocabulary_size not in (None, len(words)):
@@ -81,15 +113,13 @@ class PretrainedBiLm:
     def from_weights(
         cls,
         config: ModelConfig,
-        corpus: Corpus,
         weights: Mapping[str, Tensor],
+        vocabulary: Vocabulary,
+        tokenizer: Tokenizer | None,
         source: str = "the weights",
     ) -> PretrainedBiLm:
-        """A model by its weights, with the vocabulary and the tokeniser of its corpus.
-
-        `source` names the weights in errors.
-        """
-        model = empty_model(config, corpus.vocabulary_size)
+        """Build a model from its configuration and weights; `source` names them in errors."""
+        model = empty_model(config, len(vocabulary))
         parameters = dict(model.named_parameters())
         if parameters.keys() != weights.keys():
             odd = ", ".join(sorted(parameters.keys() ^ weights.keys())[:5])
@@ -102,11 +132,7 @@ class PretrainedBiLm:
                         f"it must be {tuple(parameter.shape)}"
                     )
                 parameter.copy_(weights[name])
-        return cls(model, corpus.vocabulary, corpus.tokenizer())
-
-    def save_published(self, options_json: Path | str, weights_hdf5: Path | str) -> None:
-        """Write the published pair of files."""
-        save_published(self.model, Path(options_json), Path(weights_hdf5))
+        return cls(model, vocabulary, tokenizer)
 
     @classmethod
     def from_pretrained(cls, directory: Path | str) -> PretrainedBiLm:
@@ -114,36 +140,33 @@ class PretrainedBiLm:
         directory = Path(directory)
         if not directory.is_dir():
             raise CheckpointError(
-                f"there is no model directory {directory}; a model is a directory with "
+                f"the model directory {directory} does not exist; a model is a directory with "
                 f"{CONFIG_FILE} and {WEIGHTS_FILE}"
             )
-        tree = read_json(directory / CONFIG_FILE, CheckpointError)
-        description = parse_section(
-            _Description, tree, str(directory / CONFIG_FILE), CheckpointError
-        )
-        if description.vocabulary_size is None and (
-            description.has_softmax or description.model.characters is None
-        ):
-            raise CheckpointError(f"{directory / CONFIG_FILE}: vocabulary_size is needed here")
+        description = _read_description(directory / CONFIG_FILE)
         model = shape_only_model(description.model, description.vocabulary_size)
         if not description.has_softmax:
-            model.softmax = None
-        model = _filled(model, directory / WEIGHTS_FILE)
+            model = model.without_softmax()
+        model = _read_weights(model, directory / WEIGHTS_FILE)
         vocabulary = None
         if (directory / VOCABULARY_FILE).exists():
             vocabulary = Vocabulary.read(directory / VOCABULARY_FILE)
             if description.vocabulary_size not in (None, len(vocabulary)):
                 raise CheckpointError(
-                    f"{directory / VOCABULARY_FILE} has {len(vocabulary):,} words; "
-                    f"{CONFIG_FILE} says {description.vocabulary_size:,}"
+                    f"{directory / VOCABULARY_FILE} has {len(vocabulary):,} words, but "
+                    f"vocabulary_size in {CONFIG_FILE} is {description.vocabulary_size:,}"
                 )
         tokenizer = None
         if description.tokenizer is not None:
             tokenizer = load_tokenizer(description.tokenizer, directory)
         return cls(model, vocabulary, tokenizer)
 
+    def save_published(self, options_json: Path | str, weights_hdf5: Path | str) -> None:
+        """Write the published pair of files."""
+        save_published(self.model, Path(options_json), Path(weights_hdf5))
+
     def save_pretrained(self, directory: Path | str, overwrite: bool = False) -> None:
-        """Write a model directory; an existing one is refused unless `overwrite`."""
+        """Write a model directory; an existing one is rejected unless `overwrite` is set."""
         description = {
             "format": "bilm-model",
             "version": 1,
@@ -156,7 +179,7 @@ class PretrainedBiLm:
             name: parameter.detach().cpu().contiguous()
             for name, parameter in self.model.named_parameters()
         }
-        _refuse_stranger(Path(directory))
+        _check_replaceable(Path(directory))
         needed = sum(tensor.nbytes for tensor in tensors.values())
         with atomic_directory(Path(directory), CheckpointError, overwrite, needed) as temporary:
             save_tensors(tensors, temporary / WEIGHTS_FILE)
@@ -167,8 +190,19 @@ class PretrainedBiLm:
                 self.tokenizer.save(temporary)
 
 
-def _refuse_stranger(directory: Path) -> None:
-    """Overwriting is for models: whatever else stands there is the user's."""
+def _read_description(path: Path) -> _Description:
+    tree = read_json(path, CheckpointError)
+    description = parse_section(_Description, tree, str(path), CheckpointError)
+    needs_vocabulary = description.has_softmax or description.model.characters is None
+    if description.vocabulary_size is None and needs_vocabulary:
+        raise CheckpointError(
+            f"{path}: vocabulary_size is null; a model with a softmax or with word ids needs it"
+        )
+    return description
+
+
+def _check_replaceable(directory: Path) -> None:
+    """Reject a directory that is not a model, so that `overwrite` never deletes other files."""
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         return
     try:
@@ -177,67 +211,33 @@ def _refuse_stranger(directory: Path) -> None:
         tree = None
     if not isinstance(tree, dict) or tree.get("format") != "bilm-model":
         raise CheckpointError(
-            f"{directory} exists and is no model directory, so it is not replaced; choose another "
-            "place"
+            f"{directory} exists and is not a model directory, so it is not replaced; choose "
+            "another directory"
         )
 
 
-def _filled(model: BiLm, path: Path) -> BiLm:
-    """`model` with the weights at `path`; memory is taken once all names and shapes are right."""
+def _read_weights(model: BiLm, path: Path) -> BiLm:
+    """Fill `model` from `path`; memory is allocated only after all names and shapes are checked."""
     if not path.exists():
-        raise CheckpointError(f"there is no weight file {path}")
-    open_regular(path, CheckpointError).close()
+        raise CheckpointError(f"the weight file {path} does not exist")
     parameters = dict(model.named_parameters())
-    try:
-        with safe_open(path, framework="pt") as file:
-            names = set(file.keys())
-            for problem, odd in (
-                ("lacks", sorted(set(parameters) - names)),
-                ("has, beyond the model,", sorted(names - set(parameters))),
-            ):
-                if odd:
-                    raise CheckpointError(f"{path} {problem} {', '.join(odd[:5])}")
-            for name, parameter in parameters.items():
-                described = file.get_slice(name)
-                shape, dtype = tuple(described.get_shape()), described.get_dtype()
-                if shape != tuple(parameter.shape) or dtype != "F32":
-                    raise CheckpointError(
-                        f"{path}: {name!r} is {dtype} {shape}; "
-                        f"it must be F32 {tuple(parameter.shape)}"
-                    )
-            model = allocate(model)
-            with torch.no_grad():
-                for name, parameter in model.named_parameters():
-                    parameter.copy_(file.get_tensor(name))
-            return model
-    except (SafetensorError, OSError) as e:
-        raise CheckpointError(f"{path} is not a whole safetensors file: {e}") from None
-
-
-BEST_MODEL_DIRECTORY = "best"
-
-CHECKPOINTS_DIRECTORY = "checkpoints"
-
-
-def load_source(path: Path) -> PretrainedBiLm:
-    """The model at `path`, whichever of the three kinds it is."""
-    if (path / BEST_MODEL_DIRECTORY).is_dir():
-        return PretrainedBiLm.from_pretrained(path / BEST_MODEL_DIRECTORY)
-    if (path / CHECKPOINTS_DIRECTORY).is_dir():
-        raise ConfigError(
-            f"the run {path} has no best model yet: no held-out evaluation has been done; "
-            "launch/export.py --which newest makes a model of its newest checkpoint"
-        )
-    if (path / "options.json").is_file():
-        vocabulary = path / "vocab.txt"
-        return PretrainedBiLm.from_published(
-            path / "options.json",
-            path / "weights.hdf5",
-            vocabulary if vocabulary.is_file() else None,
-        )
-    if (path / CONFIG_FILE).is_file():
-        return PretrainedBiLm.from_pretrained(path)
-    raise ConfigError(
-        f"{path} is neither a run with a {BEST_MODEL_DIRECTORY}/ model, nor a model directory with "
-        f"{CONFIG_FILE}, nor a directory with options.json and weights.hdf5"
-    )
+    with TensorFile(path) as file:
+        missing, unexpected = parameters.keys() - file.names, file.names - parameters.keys()
+        if missing:
+            raise CheckpointError(f"{path} lacks {', '.join(sorted(missing)[:5])}")
+        if unexpected:
+            raise CheckpointError(
+                f"{path} has weights that the model does not have: "
+                f"{', '.join(sorted(unexpected)[:5])}"
+            )
+        for name, parameter in parameters.items():
+            dtype, shape = file.dtype_and_shape(name)
+            if shape != tuple(parameter.shape) or dtype != "F32":
+                raise CheckpointError(
+                    f"{path}: {name!r} is {dtype} {shape}; it must be F32 {tuple(parameter.shape)}"
+                )
+        model = allocate(model)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(file.tensor(name))
+    return model

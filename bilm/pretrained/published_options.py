@@ -1,4 +1,7 @@
-"""bilm/pretrained/published_options."""
+"""The published `options.json`: read it as a model configuration, and write it from one.
+
+`n_characters` is 262 in files for users and 261 in files from training; both are the same model.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ class _CharCnnOptions(Section):
 
 
 class _Options(BaseModel):
-    """What of options.json says what the model computes; the rest belongs to a training run."""
+    """The part of options.json that defines the model; the rest describes a training run."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True, allow_inf_nan=False)
     lstm: _LstmOptions
@@ -55,7 +58,10 @@ class _Options(BaseModel):
 
 
 def model_config_from_options(tree: Any, source: str) -> tuple[ModelConfig, int | None]:
-    """Our model section for a published options object, and the vocabulary size if it is said."""
+    """Return the model configuration of published options, and the vocabulary size if given.
+
+    `source` names the options in errors.
+    """
     options = parse_section(_Options, tree, source, CheckpointError)
     lstm, characters = options.lstm, None
     if options.char_cnn is not None:
@@ -85,12 +91,13 @@ def model_config_from_options(tree: Any, source: str) -> tuple[ModelConfig, int 
         "dropout": options.dropout,
         "bidirectional": options.bidirectional,
     }
-    # A second check, by our own rules (ranges, filters no wider than a word, and so on).
+    # This checks the values a second time, by the rules of the model section: ranges, filters no
+    # wider than a word, and so on.
     return parse_section(ModelConfig, model, source, CheckpointError), options.n_tokens_vocab
 
 
 def options_from_model_config(config: ModelConfig, vocabulary_size: int | None) -> dict[str, Any]:
-    """The published options object of a model."""
+    """Return the published options of a model."""
     lstm: LstmConfig = config.lstm
     options: dict[str, Any] = {
         "bidirectional": config.bidirectional,
@@ -111,7 +118,7 @@ def options_from_model_config(config: ModelConfig, vocabulary_size: int | None) 
             "embedding": {"dim": cnn.embedding_dim},
             "filters": [list(pair) for pair in cnn.filters],
             "max_characters_per_token": cnn.max_characters,
-            # The shifted number, which every consumer of these files expects.
+            # The number of shifted ids, which every reader of these files expects.
             "n_characters": NUM_CHARACTERS + SHIFT,
             "n_highway": cnn.num_highway,
         }

@@ -1,10 +1,11 @@
-"""The published files: `options.json` and `weights.hdf5`, read and written bit for bit.
+"""Read and write the published `weights.hdf5` with its `options.json`, bit for bit.
 
-`published_views` is the one table of names and layouts: each dataset is a view of a parameter in
-the published layout, so reading is a copy into it and writing a copy out of it.
+`published_views` is the only table of names and layouts: each dataset is a view of a parameter in
+the published layout, so reading copies into the view and writing copies out of it.
 
-A file is not trusted: every name, shape and type is checked before anything is read, and links,
-external storage and foreign filters, which could reach other files or code, are refused.
+Files are not trusted: every name, shape and type is checked before data is read, and links,
+external storage and filters that are not built in, which could reach other files or code, are
+rejected.
 """
 
 from __future__ import annotations
@@ -26,23 +27,21 @@ from bilm.errors import CheckpointError
 from bilm.files.reading import open_regular
 from bilm.files.strict_json import read_json
 from bilm.files.writing import atomic_file, write_text
-from bilm.model.config import (
-    ModelConfig,
-)
+from bilm.model.config import ModelConfig
 from bilm.model.language_model import BiLm, allocate, shape_only_model
 from bilm.model.token_encoder import Highway, TokenEncoder
 from bilm.pretrained.published_options import model_config_from_options, options_from_model_config
 
-# What h5py raises, in one place or another, for a damaged file.
-_DAMAGE = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
+# h5py raises any of these for a damaged file.
+_HDF5_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
 
-_MAX_DEFLATION = 1032  # what one byte of a compressed dataset can stand for at most
+_MAX_COMPRESSION_RATIO = 1032  # the limit of deflate
 
 _BUILT_IN_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 
 
 def published_views(model: BiLm) -> dict[str, Tensor]:
-    """Every dataset of the published format, as a view of the parameter that it holds."""
+    """Return each dataset of the published format as a view of its parameter."""
     views: dict[str, Tensor] = {}
     encoder = model.encoder
     if isinstance(encoder, TokenEncoder):
@@ -79,7 +78,7 @@ def published_views(model: BiLm) -> dict[str, Tensor]:
 
 
 def published_name(tensorflow_name: str) -> str:
-    """The name in the files for a variable of the original's graph."""
+    """Return the dataset name of a variable in the original's TensorFlow graph."""
     name = tensorflow_name.removeprefix("lm/")
     cell = re.fullmatch(r"(?:RNN_(\d+)/)?rnn/(?:multi_rnn_cell/cell_(\d+)/)?lstm_cell/(.+)", name)
     if cell is None:
@@ -93,80 +92,73 @@ def load_published(options_json: Path, weights_hdf5: Path) -> BiLm:
     tree = read_json(options_json, CheckpointError)
     config, vocabulary_size = model_config_from_options(tree, str(options_json))
     if not weights_hdf5.exists():
-        raise CheckpointError(f"there is no weight file {weights_hdf5}")
-    open_regular(weights_hdf5, CheckpointError).close()  # HDF5 would wait for a pipe
+        raise CheckpointError(f"the weight file {weights_hdf5} does not exist")
+    open_regular(weights_hdf5, CheckpointError).close()  # HDF5 would block on a pipe
     try:
         with h5py.File(weights_hdf5, "r") as file:
-            return _load(config, vocabulary_size, file, options_json, weights_hdf5)
-    except _DAMAGE as e:
+            model = _shape_only_model(config, vocabulary_size, "softmax" in file, options_json)
+            return _read_weights(model, file, weights_hdf5)
+    except _HDF5_ERRORS as e:
         raise CheckpointError(
-            f"{weights_hdf5} is not a whole HDF5 file: {e}; fetch or export it again"
+            f"{weights_hdf5} is not an intact HDF5 file: {e}; download or export it again"
         ) from None
 
 
-def _load(
-    config: ModelConfig,
-    vocabulary_size: int | None,
-    file: h5py.File,
-    options_json: Path,
-    weights_hdf5: Path,
+def _shape_only_model(
+    config: ModelConfig, vocabulary_size: int | None, has_softmax: bool, options_json: Path
 ) -> BiLm:
-    has_softmax = "softmax" in file  # the published weights come without it
-    if not has_softmax:
-        vocabulary_size = vocabulary_size if config.characters is None else None
-    elif vocabulary_size is None:
+    """Return the model that the files describe; the published weights have no softmax."""
+    if vocabulary_size is None and has_softmax:
         raise CheckpointError(
-            f"{weights_hdf5} has a softmax, but {options_json} does not say n_tokens_vocab"
+            f"the weights have a softmax, but {options_json} has no n_tokens_vocab; add it"
         )
-    if config.characters is None and vocabulary_size is None:
+    if vocabulary_size is None and config.characters is None:
         raise CheckpointError(
-            f"{options_json} has neither char_cnn nor n_tokens_vocab: the input is unknown"
+            f"{options_json} has neither char_cnn nor n_tokens_vocab; add the one that describes "
+            "the input of the model"
         )
-    model = shape_only_model(config, vocabulary_size)
-    if not has_softmax:
-        model.softmax = None
-    return _fill(model, file, weights_hdf5)
+    is_needed = has_softmax or config.characters is None
+    model = shape_only_model(config, vocabulary_size if is_needed else None)
+    return model if has_softmax else model.without_softmax()
 
 
 def save_published(model: BiLm, options_json: Path, weights_hdf5: Path) -> None:
-    """Write a biLM as published files, its softmax included if it has one."""
-    vocabulary_size = model.vocabulary_size if model.softmax is not None else None
-    if model.config.characters is None:
-        vocabulary_size = model.vocabulary_size
-    options = options_from_model_config(model.config, vocabulary_size)
+    """Write a biLM as published files, with its softmax if it has one."""
+    is_needed = model.softmax is not None or model.config.characters is None
+    options = options_from_model_config(model.config, model.vocabulary_size if is_needed else None)
     with atomic_file(weights_hdf5) as temporary, h5py.File(temporary, "w") as file:
         for name, view in published_views(model).items():
             file.create_dataset(name, data=view.contiguous().cpu().numpy())
     write_text(options_json, json.dumps(options, indent=1) + "\n")
 
 
-def _fill(model: BiLm, file: h5py.File, path: Path) -> BiLm:
-    """Give `model` its memory and weights, once everything that it needs is seen to be there."""
+def _read_weights(model: BiLm, file: h5py.File, path: Path) -> BiLm:
+    """Fill `model` from `file`; memory is allocated only after all datasets are checked."""
     views = published_views(model)
-    found = _datasets(file, path, set(views))
-    missing = sorted(set(views) - set(found))
+    datasets = _datasets(file, path, set(views))
+    missing = sorted(set(views) - set(datasets))
     if missing:
         name = missing[0]
         raise CheckpointError(
             f"{path} lacks the dataset {name!r} {tuple(views[name].shape)}"
             + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-            + "; do the options belong to these weights?"
+            + "; use the options.json that belongs to these weights"
         )
     for name, view in views.items():
-        _check(found[name], name, tuple(view.shape), path)
+        _check(datasets[name], name, tuple(view.shape), path)
     model = allocate(model)
     for name, view in published_views(model).items():
         try:
-            data = found[name][()]
-        except _DAMAGE as e:
+            data = datasets[name][()]
+        except _HDF5_ERRORS as e:
             raise CheckpointError(f"{path}: the dataset {name!r} cannot be read: {e}") from None
         view.copy_(torch.from_numpy(data.astype(np.float32, copy=False)))
     return model
 
 
 def _datasets(group: h5py.Group, path: Path, expected: set[str]) -> dict[str, h5py.Dataset]:
-    """All datasets below `group` by name; anything that is not expected is refused unopened."""
-    found: dict[str, h5py.Dataset] = {}
+    """Return all datasets below `group` by name; anything unexpected is rejected unopened."""
+    datasets: dict[str, h5py.Dataset] = {}
     pending = [(group, "")]
     while pending:
         parent, prefix = pending.pop()
@@ -178,38 +170,38 @@ def _datasets(group: h5py.Group, path: Path, expected: set[str]) -> dict[str, h5
                 raise CheckpointError(f"{path}: {name!r} is {kind} link; links are not followed")
             kind_of = parent.get(key, getclass=True)
             if kind_of is h5py.Dataset and name in expected:
-                found[name] = parent[key]
+                datasets[name] = parent[key]
             elif kind_of is h5py.Group and any(other.startswith(f"{name}/") for other in expected):
                 pending.append((parent[key], f"{name}/"))
             else:
                 raise CheckpointError(
-                    f"{path} has {name!r}, which a model of these options does not have; "
-                    "do the options belong to these weights?"
+                    f"{path} has {name!r}, which a model with these options does not have; use "
+                    "the options.json that belongs to these weights"
                 )
-    return found
+    return datasets
 
 
 def _check(dataset: h5py.Dataset, name: str, shape: tuple[int, ...], path: Path) -> None:
     if dataset.shape != shape:
         raise CheckpointError(
-            f"{path}: the dataset {name!r} has the shape {dataset.shape}; "
-            f"by the options it must be {shape}"
+            f"{path}: the dataset {name!r} has the shape {dataset.shape}; according to the "
+            f"options it must be {shape}"
         )
     if dataset.dtype.kind != "f" or dataset.dtype.itemsize != 4:
         raise CheckpointError(
-            f"{path}: the dataset {name!r} {shape} is of type {dataset.dtype}; it must be float32"
+            f"{path}: the dataset {name!r} {shape} has the type {dataset.dtype}; it must be float32"
         )
     properties = dataset.id.get_create_plist()
     filters = {properties.get_filter(i)[0] for i in range(properties.get_nfilters())}
     if dataset.is_virtual or dataset.external or not filters <= _BUILT_IN_FILTERS:
         raise CheckpointError(
-            f"{path}: the dataset {name!r} {shape} keeps its data in another file or behind a "
-            "filter that is not built in; neither is read"
+            f"{path}: the dataset {name!r} {shape} stores its data in another file or uses a "
+            "filter that is not built in; neither is supported"
         )
-    # A dataset of which nothing was ever written has any shape and takes no room.
+    # A dataset that was created but never written can have any shape and takes no disk space.
     num_bytes, size = 4 * math.prod(shape), path.stat().st_size
-    if num_bytes > size * (_MAX_DEFLATION if filters else 1):
+    if num_bytes > size * (_MAX_COMPRESSION_RATIO if filters else 1):
         raise CheckpointError(
-            f"{path}: the dataset {name!r} {shape} would be {num_bytes:,} bytes, which a file of "
-            f"{size:,} bytes cannot hold"
+            f"{path}: the dataset {name!r} {shape} would have {num_bytes:,} bytes, which a file of "
+            f"{size:,} bytes cannot contain"
         )

@@ -1,14 +1,23 @@
-"""Writing safetensors so that a full disk is what it is: an OSError."""
+"""Read and write safetensors files.
+
+Reading checks everything: only regular files are opened, and every fault of a file is raised as the
+caller's error type, with the path. A full disk raises OSError while writing.
+"""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Self
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+
+from bilm.errors import BilmError, CheckpointError
+from bilm.files.reading import open_regular
 
 _DISK_FULL = ("No space left", "File too large", "quota")
 
@@ -17,6 +26,57 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write named tensors to `path`."""
     try:
         save_file(dict(tensors), path)
-    except SafetensorError as error:  # its own type hides which error of the system it was
+    except SafetensorError as error:  # this type hides the operating system's error number
         is_full = any(words in str(error) for words in _DISK_FULL)
         raise OSError(errno.ENOSPC if is_full else errno.EIO, str(error), str(path)) from None
+
+
+def load_tensors(path: Path, error: type[BilmError] = CheckpointError) -> dict[str, Tensor]:
+    """Return all tensors of the file at `path` by name."""
+    with TensorFile(path, error) as file:
+        return {name: file.tensor(name) for name in sorted(file.names)}
+
+
+class TensorFile:
+    """A safetensors file that is open for reading; each tensor is read when it is asked for.
+
+    Args:
+        path: the file. A pipe or a device is rejected, not waited for.
+        error: the type of all errors.
+    """
+
+    def __init__(self, path: Path, error: type[BilmError] = CheckpointError) -> None:
+        self.path = path
+        self._error = error
+        open_regular(path, error).close()
+        with self._checked():
+            file: Any = safe_open(path, framework="pt")
+            self.names: frozenset[str] = frozenset(file.keys())
+            self._file = file
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.__exit__(None, None, None)
+
+    def dtype_and_shape(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """Return the type, such as "F32", and the shape of a tensor, without reading its data."""
+        with self._checked():
+            described = self._file.get_slice(name)
+            return described.get_dtype(), tuple(described.get_shape())
+
+    def tensor(self, name: str) -> Tensor:
+        """Return one tensor."""
+        if name not in self.names:
+            raise self._error(f"{self.path} has no tensor {name!r}")
+        with self._checked():
+            tensor: Tensor = self._file.get_tensor(name)
+            return tensor
+
+    @contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except (SafetensorError, OSError, AttributeError, TypeError) as e:  # or an unknown dtype
+            raise self._error(f"{self.path} is not an intact safetensors file: {e}") from None

@@ -1,8 +1,8 @@
-"""`train.init_from`: a new run that starts from the weights of another model.
+"""`train.init_from`: start a new run from the weights of another model.
 
-The source is a run (its best model), a model directory, or a directory with the published
-`options.json` and `weights.hdf5`. Softmax rows go over word by word: words that both vocabularies
-have keep theirs, new words start fresh, and so does the whole softmax if the source has none.
+Softmax rows, and word embeddings of a model without characters, are copied word by word: words that
+both vocabularies contain keep their rows, and new words keep their fresh initialization. If the
+source has no softmax, the whole softmax keeps its fresh initialization.
 """
 
 from __future__ import annotations
@@ -14,43 +14,50 @@ import torch
 
 from bilm.errors import ConfigError
 from bilm.model.language_model import BiLm
-from bilm.pretrained.model_directory import PretrainedBiLm, load_source
+from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.vocabulary import Vocabulary
 
 logger = logging.getLogger(__name__)
 
 
-def initialise_from(model: BiLm, vocabulary: Vocabulary, path: Path) -> None:
-    """Copy the weights of the model at `path` into `model`."""
-    source = load_source(path)
-    ours, theirs = model.config.model_dump(), source.model.config.model_dump()
+def initialize_from(model: BiLm, vocabulary: Vocabulary, path: Path) -> None:
+    """Copy the weights of the model at `path` (see `PretrainedBiLm.open`) into `model`."""
+    source = PretrainedBiLm.open(path)
+    own, other = model.config.model_dump(), source.model.config.model_dump()
     differing = [
-        f"model.{key}: {ours[key]} here, {theirs[key]} there"
+        f"model.{key}: {own[key]} in this run, {other[key]} in {path}"
         for key in ("characters", "lstm", "bidirectional")
-        if ours[key] != theirs[key]
+        if own[key] != other[key]
     ]
     if differing:
-        raise ConfigError(f"train.init_from {path} is another model:\n  " + "\n  ".join(differing))
-    tables = ("softmax.", "encoder.weight")  # by word, not by position
+        raise ConfigError(
+            f"train.init_from is {path}, whose model has another configuration:\n  "
+            + "\n  ".join(differing)
+        )
     source_weights = dict(source.model.named_parameters())
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if not name.startswith(tables):
+            if name not in _word_tables(model):
                 parameter.copy_(source_weights[name])
         _copy_rows(model, vocabulary, source)
 
 
+def _word_tables(model: BiLm) -> set[str]:
+    """Return the names of the weights with one row per word."""
+    return {"encoder.weight", *(name for name, _ in model.softmax_parameters())}
+
+
 def _copy_rows(model: BiLm, vocabulary: Vocabulary, source: PretrainedBiLm) -> None:
     if source.vocabulary is None or source.model.vocabulary_size is None:
-        logger.info("init_from: the source has no softmax; ours starts fresh")
+        logger.info("init_from: the source has no softmax; the new softmax starts fresh")
         return
     words = [word for word in vocabulary.words if word in source.vocabulary]
-    ours = torch.tensor([vocabulary[word] for word in words])
-    theirs = torch.tensor([source.vocabulary[word] for word in words])
+    target_rows = torch.tensor([vocabulary[word] for word in words])
+    source_rows = torch.tensor([source.vocabulary[word] for word in words])
     source_weights = dict(source.model.named_parameters())
     for name, parameter in model.named_parameters():
-        if name.startswith(("softmax.", "encoder.weight")) and name in source_weights:
-            parameter[ours] = source_weights[name][theirs]
+        if name in _word_tables(model) and name in source_weights:
+            parameter[target_rows] = source_weights[name][source_rows]
     logger.info(
         "init_from: %s of %s words keep their softmax rows",
         f"{len(words):,}",

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from bilm.errors import BilmError, CheckpointError
@@ -28,7 +27,7 @@ from bilm.files.reading import sha256_of
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import atomic_directory, write_text
-from bilm.pretrained.tensors import save_tensors
+from bilm.pretrained.tensors import TensorFile, save_tensors
 from bilm.training.run_record import RUN_FILE, RunRecord
 
 logger = logging.getLogger(__name__)
@@ -63,11 +62,8 @@ class Checkpoint:
     def tensor(self, file: str, name: str, shape: Sequence[int] | None = None) -> Tensor:
         """Return a tensor of one of the three files; reject it if its shape is not `shape`."""
         path = self.path / f"{file}.safetensors"
-        try:
-            with safe_open(path, framework="pt") as tensors:
-                tensor: Tensor = tensors.get_tensor(name)
-        except (SafetensorError, OSError) as e:
-            raise CheckpointError(f"cannot read {name!r} from {path}: {e}") from None
+        with TensorFile(path) as tensors:
+            tensor = tensors.tensor(name)
         if shape is not None and (tensor.shape != tuple(shape) or not tensor.is_floating_point()):
             raise CheckpointError(
                 f"{path}: {name!r} is {tensor.dtype} {tuple(tensor.shape)}; expected "
@@ -77,12 +73,8 @@ class Checkpoint:
 
     def names(self, file: str) -> set[str]:
         """Return the names of the tensors in one of the three files."""
-        path = self.path / f"{file}.safetensors"
-        try:
-            with safe_open(path, framework="pt") as tensors:
-                return set(tensors.keys())
-        except (SafetensorError, OSError) as e:
-            raise CheckpointError(f"{path} is not a complete safetensors file: {e}") from None
+        with TensorFile(self.path / f"{file}.safetensors") as tensors:
+            return set(tensors.names)
 
 
 class CheckpointStore:

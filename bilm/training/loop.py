@@ -167,7 +167,10 @@ class Run:
         with self.parts.ranks.fail_together():
             if self.parts.ranks.is_first:
                 directory = Path(config.train.output_dir) / BEST_MODEL_DIRECTORY
-                best = PretrainedBiLm.from_weights(config.model, self.parts.corpus, weights)
+                corpus = self.parts.corpus
+                best = PretrainedBiLm.from_weights(
+                    config.model, weights, corpus.vocabulary, corpus.tokenizer()
+                )
                 best.save_pretrained(directory, overwrite=True)
 
     def _save(self) -> None:

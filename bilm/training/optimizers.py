@@ -16,7 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bilm.kernels.sparse_rows import _rows_of, adagrad_rows, adam_rows
+from bilm.kernels.sparse_rows import (
+    AdamStep,
+    Moments,
+    adagrad_rows,
+    adam_rows,
+    distinct_rows,
+)
 from bilm.training.config import OptimizerConfig
 
 
@@ -30,10 +36,10 @@ class RowAdagrad(torch.optim.Adagrad):
         tables = _take_sparse_gradients(self)
         super().step()
         for table, grad, group in tables:
-            ids, rows = _rows_of(grad)
             state = self.state[table]
             state["step"] += 1
-            adagrad_rows(table.data, state["sum"], ids, rows, group["lr"], group["eps"])
+            rows = distinct_rows(grad)
+            adagrad_rows(table.data, state["sum"], rows, group["lr"], group["eps"])
             table.grad = grad
 
 
@@ -47,25 +53,15 @@ class RowAdam(torch.optim.Adam):
         tables = _take_sparse_gradients(self)
         super().step()
         for table, grad, group in tables:
-            ids, rows = _rows_of(grad)
             state = self.state[table]
             if "exp_avg" not in state:
                 state["step"] = torch.tensor(0.0)
                 state["exp_avg"] = torch.zeros_like(table)
                 state["exp_avg_sq"] = torch.zeros_like(table)
             state["step"] += 1
-            moments = (state["exp_avg"], state["exp_avg_sq"])
-            num_steps = int(state["step"])
-            adam_rows(
-                table.data,
-                *moments,
-                ids,
-                rows,
-                num_steps,
-                group["lr"],
-                group["betas"],
-                group["eps"],
-            )
+            moments = Moments(state["exp_avg"], state["exp_avg_sq"])
+            step = AdamStep(int(state["step"]), group["lr"], group["betas"], group["eps"])
+            adam_rows(table.data, moments, distinct_rows(grad), step)
             table.grad = grad
 
 

@@ -105,8 +105,9 @@ def model_of_run(run: Path, which: str) -> PretrainedBiLm:
     names = checkpoint.names(WEIGHTS)
     return PretrainedBiLm.from_weights(
         config.model,
-        corpus,
         {name: checkpoint.tensor(WEIGHTS, name) for name in names},
+        corpus.vocabulary,
+        corpus.tokenizer(),
         f"the weights in {checkpoint.path / WEIGHTS}.safetensors",
     )
 

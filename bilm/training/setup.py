@@ -25,7 +25,7 @@ from bilm.errors import CheckpointError, ConfigError, CorpusError
 from bilm.model.bilstm import BiLstmState
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import CHECKPOINTS_DIRECTORY
-from bilm.pretrained.transfer import initialise_from
+from bilm.pretrained.transfer import initialize_from
 from bilm.text.characters import MIN_CHARACTERS
 from bilm.training.checkpoints import (
     LSTM_STATE,
@@ -179,7 +179,7 @@ def build_model(
                 for name, parameter in model.named_parameters():
                     parameter.copy_(checkpoint.tensor(WEIGHTS, name, parameter.shape))
         elif ranks.is_first and config.train.init_from is not None:
-            initialise_from(model, corpus.vocabulary, Path(config.train.init_from))
+            initialize_from(model, corpus.vocabulary, Path(config.train.init_from))
     return model.train().to(ranks.device)
 
 

@@ -1,1 +1,1 @@
-"""Questions put to a trained biLM, each one command that leaves figures, a page and a picture."""
+"""Analyses of a trained biLM; each is a command that writes figures, a page and a picture."""

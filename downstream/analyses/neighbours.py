@@ -1,9 +1,9 @@
-"""A word in different sentences: `python -m downstream.analyses.neighbours --word play ...`.
+"""Compare a word across sentences: `python -m downstream.analyses.neighbours --word play ...`.
 
-For each layer, the occurrences of the word whose vectors are nearest by cosine to those of a few
-queries, with their sentences, and a picture of all occurrences in two dimensions (PCA). Layer 0
-knows no context: there all occurrences of one spelling are alike. With labelled text, the picture
-is coloured by label, and the share of neighbours of the query's own label is measured.
+For each layer, lists the occurrences of the word whose vectors are nearest by cosine to those of a
+few queries, with their sentences, and draws all occurrences in two dimensions (PCA). Layer 0 has no
+context: there all occurrences of one spelling are equal. With labelled text, the picture is colored
+by label, and the share of neighbours with the label of the query is measured.
 """
 
 from __future__ import annotations
@@ -12,248 +12,271 @@ import argparse
 import logging
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float32]
 from downstream.analyses.occurrences import (
-    MEASURED_NEIGHBOURS,
+    NEIGHBOURS_COMPARED,
     Occurrence,
-    _sentences,
-    _tokenizer,
-    cosines,
+    QueryNeighbours,
     find_occurrences,
     label_purities,
+    nearest_neighbours,
     occurrence_vectors,
+    principal_plane,
+    read_lines,
 )
+from downstream.reports.pages import Page, check_free, layer_name, new_figure, write_page
+from downstream.settings.flags import names
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from bilm.embedding.embedder import Embedder
+    from bilm.text.tokenizers import Tokenizer
+    from downstream.analyses.occurrences import Floats
 
 FORMAT = "bilm-neighbours"
 
+_EQUAL_COSINE = 1 - 1e-5
 
-_ALIKE = 1 - 1e-5
+_MAX_COLORED_LABELS = 10
 
-_MAX_LABELS = 10  # that have a colour of their own
+
+@dataclass(frozen=True)
+class NeighbourOptions:
+    """The flags of the command."""
+
+    model: Path
+    text: Path
+    word: str
+    output: Path
+    overwrite: bool = False
+    query: Sequence[str] = ()
+    queries: int = 3
+    neighbours: int = 5
+    max_occurrences: int = 1000
+    label_column: str | None = None
+    text_columns: str = "text"
+    tokenized: bool = False
+
+    def __post_init__(self) -> None:
+        for flag in ("neighbours", "queries", "max_occurrences"):
+            if getattr(self, flag) < 1:
+                name = "--" + flag.replace("_", "-")
+                raise ConfigError(f"{name} is {getattr(self, flag)}; it must be at least 1")
+        if len(self.word.split()) != 1:
+            raise ConfigError(f"--word is {self.word!r}; it must be a single word")
+
+
+@dataclass(frozen=True)
+class NeighbourResult:
+    """The occurrences of a word, their vectors, and the neighbours of each query by layer."""
+
+    options: NeighbourOptions
+    occurrences: Sequence[Occurrence]
+    vectors: Floats  # (layers, occurrences, dim)
+    layers: Sequence[Sequence[QueryNeighbours]]
+    purities: list[float] | None  # the share of neighbours of the same label, by layer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
+    """Find the neighbours and write the page."""
+    options = _parse(argv)
+    check_free(options.output, FORMAT, options.overwrite)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    share_cores()
+    page = neighbours_page(neighbours(options))
+    write_page(options.output, FORMAT, page, options.overwrite)
+    sys.stdout.write("\n\n".join(page.paragraphs))
+    sys.stdout.write(f"\n\npicture: {options.output / 'neighbours.png'}\n")
+    return 0
+
+
+def _parse(argv: Sequence[str] | None) -> NeighbourOptions:
     parser = argparse.ArgumentParser(
         prog="python -m downstream.analyses.neighbours",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_flags(parser)
-    arguments = parser.parse_args(argv)
-    for flag in ("neighbours", "queries", "max_occurrences"):
-        if getattr(arguments, flag) < 1:
-            name = "--" + flag.replace("_", "-")
-            raise ConfigError(f"{name} is {getattr(arguments, flag)}; it must be at least 1")
-    if len(arguments.word.split()) != 1:
-        raise ConfigError(f"--word is {arguments.word!r}; one word is expected")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    share_cores()
-    sys.stdout.write(neighbours(arguments))
-    return 0
-
-
-def _add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", type=Path, required=True, help="a run or a model")
+    parser.add_argument("--model", type=Path, required=True, help="a run or a model directory")
     parser.add_argument(
         "--text",
         type=Path,
         required=True,
-        help="a sentence a line, plain or .gz; with --label-column, labelled text as in "
+        help="one sentence per line, plain or .gz; with --label-column, labelled text as in "
         "downstream.classify",
     )
-    parser.add_argument("--word", required=True, help="the word, in either case")
-    parser.add_argument("--output", type=Path, required=True, help="where the page goes")
+    parser.add_argument("--word", required=True, help="the word; case is ignored")
+    parser.add_argument("--output", type=Path, required=True, help="directory of the page")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing page")
     parser.add_argument(
         "--query",
         action="append",
         default=[],
         metavar="SENTENCE",
-        help="a sentence with the word whose neighbours are wanted (may be repeated; default: "
-        "occurrences from the text)",
+        help="a sentence with the word, whose neighbours are listed (may be repeated; default: "
+        "occurrences in the text)",
     )
     parser.add_argument(
-        "--queries", type=int, default=3, help="how many to take from the text (default: 3)"
-    )
-    parser.add_argument("--neighbours", type=int, default=5, help="to print for each (default: 5)")
-    parser.add_argument(
-        "--max-occurrences", type=int, default=1000, help="to read at most (default: 1000)"
-    )
-    parser.add_argument("--label-column", help="name, or number from 1, of the label")
-    parser.add_argument(
-        "--text-columns", default="text", help="likewise, separated by commas (default: text)"
+        "--queries", type=int, default=3, help="queries taken from the text (default: 3)"
     )
     parser.add_argument(
-        "--tokenized", action="store_true", help="words stand between spaces already"
+        "--neighbours", type=int, default=5, help="neighbours listed per query (default: 5)"
     )
+    parser.add_argument(
+        "--max-occurrences", type=int, default=1000, help="occurrences to read (default: 1000)"
+    )
+    parser.add_argument("--label-column", help="name of the label column, or its number from 1")
+    parser.add_argument(
+        "--text-columns",
+        default="text",
+        help="names or numbers of the text columns, separated by commas (default: text)",
+    )
+    parser.add_argument(
+        "--tokenized", action="store_true", help="the text is tokenized; split it at spaces"
+    )
+    return NeighbourOptions(**vars(parser.parse_args(argv)))
 
 
-def neighbours(arguments: argparse.Namespace) -> str:
-    """Look at every layer, write the page, and return what it says."""
+def neighbours(options: NeighbourOptions) -> NeighbourResult:
+    """Find the occurrences of the word and, in every layer, the neighbours of each query."""
     from bilm.embedding.embedder import Embedder
-    from bilm.pretrained.model_directory import load_source
-    from downstream.reports.pages import check_free, write_page
+    from bilm.pretrained.model_directory import PretrainedBiLm
 
-    check_free(arguments.output, FORMAT, arguments.overwrite)
-    embedder = Embedder(load_source(arguments.model))
-    tokenizer = _tokenizer(embedder, arguments)
-    found = find_occurrences(
-        _sentences(arguments), arguments.word, tokenizer, arguments.max_occurrences
+    embedder = Embedder(PretrainedBiLm.open(options.model))
+    tokenizer = _tokenizer(embedder, options)
+    occurrences = find_occurrences(
+        _sentences(options), options.word, tokenizer, options.max_occurrences
     )
     queries: list[Occurrence] = []
-    for sentence in arguments.query:
-        of_one = find_occurrences(iter([(sentence, None)]), arguments.word, tokenizer, 1)
-        if not of_one:
-            raise ConfigError(f"--query {sentence!r:.80} lacks the word {arguments.word!r}")
-        queries += of_one
-    if len(found) < 2:
+    for sentence in options.query:
+        matches = find_occurrences([(sentence, None)], options.word, tokenizer, 1)
+        if not matches:
+            raise ConfigError(
+                f"--query {sentence!r:.80} does not contain the word {options.word!r}"
+            )
+        queries += matches
+    if len(occurrences) < 2:
         raise CorpusError(
-            f"{arguments.text} has {len(found)} sentence(s) with the word {arguments.word!r}; "
-            "two or more are needed"
+            f"{options.text} has {len(occurrences)} sentence(s) with the word {options.word!r}; "
+            "at least two are needed"
         )
     if not queries:
-        step = max(1, len(found) // arguments.queries)
-        queries = found[::step][: arguments.queries]
-    vectors, query_vectors = (occurrence_vectors(embedder, part) for part in (found, queries))
+        step = max(1, len(occurrences) // options.queries)
+        queries = occurrences[::step][: options.queries]
+    vectors = occurrence_vectors(embedder, occurrences)
+    query_vectors = occurrence_vectors(embedder, queries)
     layers = [
-        _layer_figures(found, queries, cosines(query_vectors[i], vectors[i]), arguments.neighbours)
-        for i in range(embedder.num_layers)
+        nearest_neighbours(queries, query_layer, occurrences, layer, options.neighbours)
+        for query_layer, layer in zip(query_vectors, vectors, strict=True)
     ]
-    purities = label_purities(found, vectors)
-    tree = {
-        "word": arguments.word,
-        "model": str(arguments.model),
-        "occurrences": len(found),
-        "same_label_share": purities,
-        "layers": layers,
-    }
-    page = _page(arguments.word, found, layers, purities)
-    pictures = {"neighbours.png": plot_occurrences(arguments.word, found, vectors, purities)}
-    write_page(arguments.output, FORMAT, tree, page, pictures, arguments.overwrite)
-    return "\n\n".join(page) + f"\n\npicture: {arguments.output / 'neighbours.png'}\n"
+    purities = label_purities(occurrences, vectors)
+    return NeighbourResult(options, occurrences, vectors, layers, purities)
 
 
-def _layer_figures(
-    found: Sequence[Occurrence],
-    queries: Sequence[Occurrence],
-    similar: Floats,
-    count: int,
-) -> list[dict[str, Any]]:
-    """For each query its nearest occurrences in other sentences."""
-    import numpy as np
+def _sentences(options: NeighbourOptions) -> Iterable[tuple[str, str | None]]:
+    if options.label_column is None:
+        return read_lines(options.text)
+    from downstream.texts.labelled import read_labelled
 
-    result = []
-    for query, row in zip(queries, similar, strict=True):
-        nearest = [
-            {"sentence": found[i].marked(), "cosine": float(row[i]), "label": found[i].label}
-            for i in np.argsort(-row, kind="stable")
-            if found[i].words != query.words
-        ]
-        result.append({"query": query.marked(), "label": query.label, "nearest": nearest[:count]})
-    return result
+    data = read_labelled(
+        options.text, label_column=options.label_column, text_columns=names(options.text_columns)
+    )
+    return zip(data.texts, data.labels, strict=True)
 
 
-def _page(
-    word: str,
-    found: Sequence[Occurrence],
-    layers: Sequence[Sequence[dict[str, Any]]],
-    purities: list[float] | None,
-) -> list[str]:
-    from downstream.analyses.shared import layer_name
+def _tokenizer(embedder: Embedder, options: NeighbourOptions) -> Tokenizer:
+    from bilm.text.tokenizers import WhitespaceTokenizer, require_tokenizer
 
-    page = [f"# Neighbours of *{word}* in context", f"{len(found):,} occurrences."]
-    if purities is not None:
-        shares = ", ".join(f"layer {i} {100 * share:.1f} %" for i, share in enumerate(purities))
-        counts = Counter(occurrence.label for occurrence in found)
-        chance = sum((n / len(found)) ** 2 for n in counts.values())
-        page.append(
-            f"Of the {MEASURED_NEIGHBOURS} nearest neighbours, these have the same label: {shares} "
+    if options.tokenized:
+        return WhitespaceTokenizer()
+    remedy = "tokenize the text, separate words by spaces, and pass --tokenized"
+    return require_tokenizer(embedder.pretrained.tokenizer, remedy, options.model)
+
+
+def neighbours_page(result: NeighbourResult) -> Page:
+    """Return the page of a word."""
+    word, count = result.options.word, len(result.occurrences)
+    paragraphs = [f"# Neighbours of *{word}* in context", f"{count:,} occurrences."]
+    if result.purities is not None:
+        shares = ", ".join(
+            f"layer {i} {100 * share:.1f} %" for i, share in enumerate(result.purities)
+        )
+        labels = Counter(occurrence.label for occurrence in result.occurrences)
+        chance = sum((n / count) ** 2 for n in labels.values())
+        paragraphs.append(
+            f"Share of the {NEIGHBOURS_COMPARED} nearest neighbours with the same label: {shares} "
             f"(by chance about {100 * chance:.1f} %)."
         )
-    for layer, queries in enumerate(layers):
-        page.append(f"## {layer_name(layer).capitalize()}")
-        for query in queries:
-            lines = [f"**{query['query']}**" + _label(query["label"]), ""]
-            if all(near["cosine"] > _ALIKE for near in query["nearest"]):
-                lines.append("- 1.000  every occurrence of this spelling: they are all alike here")
-                page.append("\n".join(lines))
-                continue
-            for near in query["nearest"]:
-                lines.append(f"- {near['cosine']:.3f}  {near['sentence']}{_label(near['label'])}")
-            page.append("\n".join(lines))
-    page.append("![occurrences in two dimensions](neighbours.png)")
-    return page
+    for layer, queries in enumerate(result.layers):
+        paragraphs.append(f"## {layer_name(layer).capitalize()}")
+        paragraphs += [_query_paragraph(query) for query in queries]
+    paragraphs.append("![occurrences in two dimensions](neighbours.png)")
+    return Page(
+        figures={
+            "word": word,
+            "model": str(result.options.model),
+            "occurrences": count,
+            "same_label_share": result.purities,
+            "layers": [[asdict(query) for query in queries] for queries in result.layers],
+        },
+        paragraphs=paragraphs,
+        pictures={"neighbours.png": plot_occurrences(result)},
+    )
+
+
+def _query_paragraph(query: QueryNeighbours) -> str:
+    lines = [f"**{query.query}**{_label(query.label)}", ""]
+    if all(near.cosine > _EQUAL_COSINE for near in query.nearest):
+        lines.append("- 1.000  every occurrence of this spelling; all vectors are equal here")
+    else:
+        for near in query.nearest:
+            lines.append(f"- {near.cosine:.3f}  {near.sentence}{_label(near.label)}")
+    return "\n".join(lines)
 
 
 def _label(label: str | None) -> str:
     return f" ({label})" if label is not None else ""
 
 
-def plot_occurrences(
-    word: str, found: Sequence[Occurrence], vectors: Floats, purities: list[float] | None
-) -> Any:
-    """The occurrences in the plane of their first two principal components, by layer."""
+def plot_occurrences(result: NeighbourResult) -> Any:
+    """Draw the occurrences on their first two principal components, by layer."""
     import numpy as np
 
-    from downstream.reports.pages import new_figure
-
-    figure, axes = new_figure(1, len(vectors), width=4.0, height=4.2)
-    counts = Counter(occurrence.label for occurrence in found)
-    coloured = [label for label, _ in counts.most_common(_MAX_LABELS)]
-    labels = np.array([coloured.index(o.label) if o.label in coloured else -1 for o in found])
-    for layer, (axis, rows) in enumerate(zip(axes, vectors, strict=True)):
-        points, told = _plane(rows)
-        for i in sorted(set(labels.tolist())):  # the frequent below the rare
-            rest = i < 0
-            name = "other" if rest else coloured[i]
+    figure, axes = new_figure(1, len(result.vectors), width=4.0, height=4.2)
+    counts = Counter(occurrence.label for occurrence in result.occurrences)
+    colored = [label for label, _ in counts.most_common(_MAX_COLORED_LABELS)]
+    ids = np.array(
+        [colored.index(o.label) if o.label in colored else -1 for o in result.occurrences]
+    )
+    for layer, (axis, vectors) in enumerate(zip(axes, result.vectors, strict=True)):
+        points, variance = principal_plane(vectors)
+        for i in sorted(set(ids.tolist())):  # rare labels are drawn over frequent ones
             axis.scatter(
-                *points[labels == i].T,
+                *points[ids == i].T,
                 s=14,
                 alpha=0.65,
                 linewidths=0,
-                color="lightgrey" if rest else f"C{i}",
-                label=name if purities is not None else None,
+                color="lightgrey" if i < 0 else f"C{i}",
+                label=None if result.purities is None else "other" if i < 0 else colored[i],
             )
-        title = "layer 0 (no context)" if layer == 0 else f"layer {layer}"
-        title += f": {100 * told:.0f} % of the variance" if told > 0 else ": all alike"
-        if purities is not None:
-            title += f"\nneighbours of the same label: {100 * purities[layer]:.0f} %"
+        title = layer_name(layer)
+        title += f": {100 * variance:.0f} % of the variance" if variance > 0 else ": all equal"
+        if result.purities is not None:
+            title += f"\nneighbours of the same label: {100 * result.purities[layer]:.0f} %"
         axis.set_title(title, fontsize="medium")
         axis.set_xticks([])
         axis.set_yticks([])
-    if purities is not None:
-        handles, names = axes[-1].get_legend_handles_labels()
-        by_name = dict(sorted(zip(names, handles, strict=True)))
-        axes[-1].legend(by_name.values(), by_name, title="label", fontsize="small", loc="best")
-    figure.suptitle(f"“{word}” in {len(found):,} sentences", fontsize="large")
+    if result.purities is not None:
+        handles, labels = axes[-1].get_legend_handles_labels()
+        by_label = dict(sorted(zip(labels, handles, strict=True)))
+        axes[-1].legend(by_label.values(), by_label, title="label", fontsize="small", loc="best")
+    title = f"“{result.options.word}” in {len(result.occurrences):,} sentences"
+    figure.suptitle(title, fontsize="large")
     return figure
-
-
-def _plane(rows: Floats) -> tuple[Floats, float]:
-    """Two dimensions (rows, 2), and the share of the variance that they tell."""
-    import numpy as np
-    from sklearn.decomposition import PCA
-
-    points = np.zeros((len(rows), 2), dtype=np.float32)
-    if np.ptp(rows, axis=0).max() < 1e-5:  # all alike
-        return points, 0.0
-    pca = PCA(min(2, *rows.shape), random_state=0)
-    points[:, : pca.n_components] = pca.fit_transform(rows)
-    return points, float(pca.explained_variance_ratio_.sum())
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
-"""downstream/analyses/occurrences."""
+"""Occurrences of a word in sentences, their vectors, and their nearest neighbours.
+
+Memory: 4 x occurrences x layers x dim bytes for the vectors; with labels, also about 24 bytes per
+pair of occurrences.
+"""
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bilm.errors import CorpusError
@@ -20,49 +24,71 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float32]
 
-MEASURED_NEIGHBOURS = 10  # neighbours whose labels are compared
-SHOWN_WORDS = 9  # on each side of the word
+NEIGHBOURS_COMPARED = 10  # by label
+
+CONTEXT_WORDS = 9  # shown on each side of the word
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """The word at a place in a sentence."""
+    """A word of a tokenized sentence, and the label of the sentence if there is one."""
 
     words: tuple[str, ...]
     place: int
     label: str | None = None
 
     def marked(self) -> str:
-        """The word in brackets, with some words around it."""
-        start, end = max(0, self.place - SHOWN_WORDS), self.place + SHOWN_WORDS + 1
+        """Return the word in brackets with the words around it."""
+        start, end = max(0, self.place - CONTEXT_WORDS), self.place + CONTEXT_WORDS + 1
         before, after = self.words[start : self.place], self.words[self.place + 1 : end]
         parts = [*before, f"[{self.words[self.place]}]", *after]
         return ("… " if start else "") + " ".join(parts) + (" …" if end < len(self.words) else "")
 
 
+@dataclass(frozen=True)
+class Neighbour:
+    """An occurrence near a query."""
+
+    sentence: str
+    cosine: float
+    label: str | None
+
+
+@dataclass(frozen=True)
+class QueryNeighbours:
+    """A query and its nearest occurrences, nearest first."""
+
+    query: str
+    label: str | None
+    nearest: Sequence[Neighbour]
+
+
 def find_occurrences(
-    sentences: Iterator[tuple[str, str | None]], word: str, tokenizer: Tokenizer, limit: int
+    sentences: Iterable[tuple[str, str | None]], word: str, tokenizer: Tokenizer, limit: int
 ) -> list[Occurrence]:
-    """The first occurrence of the word in each sentence, in either case; each sentence once."""
-    found: list[Occurrence] = []
+    """Return the first occurrence of `word`, ignoring case, in each distinct sentence.
+
+    `sentences` are pairs of text and label. At most `limit` occurrences are returned.
+    """
+    occurrences: list[Occurrence] = []
     seen: set[tuple[str, ...]] = set()
     wanted = word.lower()
     for text, label in sentences:
         if wanted not in text.lower():
             continue
         words = tuple(tokenizer.tokenize(text))
-        # A piece of sentencepiece that begins a word has a mark before it.
+        # SentencePiece marks a piece that begins a word with a leading ▁.
         places = [i for i, other in enumerate(words) if other.lower().lstrip("▁") == wanted]
         if places and words not in seen:
             seen.add(words)
-            found.append(Occurrence(words, places[0], label))
-            if len(found) == limit:
+            occurrences.append(Occurrence(words, places[0], label))
+            if len(occurrences) == limit:
                 break
-    return found
+    return occurrences
 
 
 def occurrence_vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) -> Floats:
-    """The word's vector in each sentence, by layer (layers, occurrences, dim)."""
+    """Return the vector of the word in each sentence (layers, occurrences, dim)."""
     import numpy as np
 
     from downstream.features.texts_to_layers import embed_texts, windows_of
@@ -71,12 +97,12 @@ def occurrence_vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) ->
     rows: list[Floats] = []
     for window in windows_of(texts):
         for layers in embed_texts(embedder, window):
-            rows.append(layers[occurrences[len(rows)].place].copy())  # and let the rest go
+            rows.append(layers[occurrences[len(rows)].place].copy())  # frees the other words
     return np.stack(rows, axis=1)
 
 
 def cosines(first: Floats, second: Floats) -> Floats:
-    """Between all rows of one and all of the other; 0 where a vector is."""
+    """Return the cosines of all rows with all rows (rows, rows); 0 where a vector is zero."""
     import numpy as np
 
     def unit(rows: Floats) -> Floats:
@@ -87,38 +113,68 @@ def cosines(first: Floats, second: Floats) -> Floats:
     return result
 
 
-def label_purities(found: Sequence[Occurrence], vectors: Floats) -> list[float] | None:
-    """By layer, how many of the ten nearest neighbours have the occurrence's own label."""
+def nearest_neighbours(
+    queries: Sequence[Occurrence],
+    query_vectors: Floats,
+    occurrences: Sequence[Occurrence],
+    vectors: Floats,
+    count: int,
+) -> list[QueryNeighbours]:
+    """Return the `count` nearest occurrences of each query in other sentences, in one layer."""
     import numpy as np
 
-    if any(occurrence.label is None for occurrence in found):
+    result = []
+    for query, row in zip(queries, cosines(query_vectors, vectors), strict=True):
+        nearest = [
+            Neighbour(occurrences[i].marked(), float(row[i]), occurrences[i].label)
+            for i in np.argsort(-row, kind="stable")
+            if occurrences[i].words != query.words
+        ]
+        result.append(QueryNeighbours(query.marked(), query.label, nearest[:count]))
+    return result
+
+
+def label_purities(occurrences: Sequence[Occurrence], vectors: Floats) -> list[float] | None:
+    """Return, by layer, the mean share of nearest neighbours with the label of the occurrence.
+
+    Counts the 10 nearest neighbours. Returns None if an occurrence has no label.
+    """
+    import numpy as np
+
+    if any(occurrence.label is None for occurrence in occurrences):
         return None
-    labels = np.array([occurrence.label for occurrence in found])
-    count = min(MEASURED_NEIGHBOURS, len(found) - 1)
+    labels = np.array([occurrence.label for occurrence in occurrences])
+    count = min(NEIGHBOURS_COMPARED, len(occurrences) - 1)
     rng = np.random.default_rng(0)
     result = []
     for layer in vectors:
         similar = cosines(layer, layer)
         np.fill_diagonal(similar, -np.inf)
-        # Equal cosines, as of the same spelling in layer 0, in random order
+        # Ties, such as equal spellings in layer 0, are broken at random.
         ties = rng.random(similar.shape)
         nearest = np.lexsort((ties, -similar.round(5)), axis=1)[:, :count]
         result.append(float((labels[nearest] == labels[:, None]).mean()))
     return result
 
 
-def _sentences(arguments: argparse.Namespace) -> Iterator[tuple[str, str | None]]:
-    if arguments.label_column is not None:
-        from downstream.settings.flags import names
-        from downstream.texts.labelled import read_labelled
+def principal_plane(vectors: Floats) -> tuple[Floats, float]:
+    """Return the vectors on their first two principal components (rows, 2).
 
-        columns = names(arguments.text_columns)
-        data = read_labelled(
-            arguments.text, label_column=arguments.label_column, text_columns=columns
-        )
-        yield from zip(data.texts, data.labels, strict=True)
-        return
-    path = arguments.text
+    Also returns the share of the variance that the two components have; 0 if all vectors are equal.
+    """
+    import numpy as np
+    from sklearn.decomposition import PCA
+
+    points = np.zeros((len(vectors), 2), dtype=np.float32)
+    if np.ptp(vectors, axis=0).max() < 1e-5:
+        return points, 0.0
+    pca = PCA(min(2, *vectors.shape), random_state=0)
+    points[:, : pca.n_components] = pca.fit_transform(vectors)
+    return points, float(pca.explained_variance_ratio_.sum())
+
+
+def read_lines(path: Path) -> Iterator[tuple[str, None]]:
+    """Yield the lines of a UTF-8 file, plain or .gz, as unlabelled sentences."""
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8") as file:
@@ -130,12 +186,3 @@ def _sentences(arguments: argparse.Namespace) -> Iterator[tuple[str, str | None]
         raise CorpusError(f"{path} is not UTF-8 text; convert it") from None
     except (EOFError, zlib.error, OSError) as e:
         raise CorpusError(f"cannot read {path}: {e}") from None
-
-
-def _tokenizer(embedder: Embedder, arguments: argparse.Namespace) -> Tokenizer:
-    from bilm.text.tokenizers import WhitespaceTokenizer, require_tokenizer
-
-    if arguments.tokenized:
-        return WhitespaceTokenizer()
-    remedy = "tokenize the text, separate words by spaces, and pass --tokenized"
-    return require_tokenizer(embedder.pretrained.tokenizer, remedy, arguments.model)

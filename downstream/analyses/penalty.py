@@ -1,101 +1,136 @@
-"""What the penalty on the mix does: `python -m downstream.analyses.penalty --model DIR ...`.
+"""Compare penalties on the mix: `python -m downstream.analyses.penalty --model DIR ...`.
 
-Takes the flags of `python -m downstream.classify`, and trains its head with the trainable mix once
-per strength and seed: accuracy, and the weights that the layers end with. A strong penalty holds
-the mix at the plain average, a weak one lets the task choose.
+Takes the flags of `python -m downstream.classify`. Trains its head with the trainable mix once per
+strength and seed, and reports accuracy and the learned layer weights. A strong penalty keeps the
+mix at the plain average; with a weak one, the task determines it.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from bilm.errors import ConfigError, run_command
-from downstream.analyses.shared import accuracy_cells, figures_of, layer_name, parse, with_section
+from downstream.analyses.shared import HeadFigures, analysis_settings, head_figures, with_section
+from downstream.reports.pages import (
+    Page,
+    check_free,
+    layer_name,
+    markdown_table,
+    new_figure,
+    write_page,
+)
+from downstream.settings.flags import parse, read_settings, set_up
 from downstream.settings.sections import Settings
 
 FORMAT = "bilm-penalty"
+
 PENALTIES = (1.0, 0.1, 0.01, 0.001, 0.0001)
 
 
+@dataclass(frozen=True)
+class PenaltyComparison:
+    """The figures of each penalty, strongest first."""
+
+    settings: Settings
+    by_penalty: Mapping[float, HeadFigures]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    settings, arguments = parse("penalty", __doc__, argv, _add_flags)
-    sys.stdout.write(compare_penalties(settings, arguments.penalties, arguments.progress))
+    """Compare the penalties and write the page."""
+    arguments = parse("analyses.penalty", __doc__, argv, _add_flags)
+    settings = analysis_settings(read_settings(arguments))
+    output = Path(settings.output)
+    check_free(output, FORMAT, settings.overwrite)
+    set_up()
+    comparison = compare_penalties(settings, arguments.penalties, arguments.progress)
+    write_page(output, FORMAT, penalties_page(comparison), settings.overwrite)
+    sys.stdout.write(f"{penalties_table(comparison)}\n\npicture: {output / 'penalty.png'}\n")
     return 0
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--penalties",
-        type=_numbers,
+        type=lambda text: tuple(float(number) for number in text.split(",")),
         default=PENALTIES,
         metavar="LAMBDA[,LAMBDA]",
-        help=f"strengths to try (default: {','.join(f'{x:g}' for x in PENALTIES)})",
+        help=f"strengths to compare (default: {','.join(f'{x:g}' for x in PENALTIES)})",
     )
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    return tuple(float(number) for number in text.split(","))
 
 
 def compare_penalties(
     settings: Settings, penalties: Sequence[float], progress: bool | None = None
-) -> str:
-    """Train all heads, write the page, and return its table."""
-    from downstream.reports.pages import check_free, markdown_table, write_page
+) -> PenaltyComparison:
+    """Train the head with the trainable mix once per penalty and seed."""
     from downstream.tasks.classification import read_task
     from downstream.training.experiment import run
 
     if not penalties or not all(0 < penalty < float("inf") for penalty in penalties):
-        raise ConfigError(f"--penalties has {list(penalties)}; each must be above 0 and finite")
-    output = Path(settings.output)
-    check_free(output, FORMAT, settings.overwrite)
+        raise ConfigError(f"--penalties is {list(penalties)}; each must be above 0 and finite")
     task = read_task(settings)
-    figures = []
+    by_penalty = {}
     for penalty in sorted(set(penalties), reverse=True):
         changed = with_section(settings, "mix", kinds=("trainable",), penalty=penalty)
         outcomes = run(changed, task, Path(settings.model), progress).outcomes
-        figures.append({"penalty": penalty, **figures_of(outcomes)})
+        by_penalty[penalty] = head_figures(outcomes)
+    return PenaltyComparison(settings, by_penalty)
+
+
+def penalties_table(comparison: PenaltyComparison) -> str:
+    """Return a Markdown table with a row per penalty."""
     rows = [["penalty", "validation", "test", "shares of the layers", "gamma"]]
-    for of_one in figures:
-        accuracies = accuracy_cells(of_one)
-        shares = " ".join(f"{share:.3f}" for share in of_one["shares"])
-        rows.append([f"{of_one['penalty']:g}", *accuracies, shares, f"{of_one['gamma']:.2f}"])
-    table = markdown_table(rows)
-    page = [
-        "# The penalty on the mix",
-        f"Accuracy in per cent of a `{settings.head.kind}` head with the trainable mix, mean and "
-        f"standard deviation over {settings.train.num_seeds} seeds; the share of each layer.",
-        table,
-        "![accuracy and shares by penalty](penalty.png)",
-    ]
-    tree = {"settings": settings.model_dump(mode="json"), "penalties": figures}
-    pictures = {"penalty.png": plot_penalties(figures)}
-    write_page(output, FORMAT, tree, page, pictures, settings.overwrite)
-    return f"{table}\n\npicture: {output / 'penalty.png'}\n"
+    for penalty, figures in comparison.by_penalty.items():
+        accuracies = [figures.validation.cell(), figures.test.cell()]
+        shares = " ".join(f"{share:.3f}" for share in figures.shares)
+        rows.append([f"{penalty:g}", *accuracies, shares, f"{figures.gamma:.2f}"])
+    return markdown_table(rows)
 
 
-def plot_penalties(figures: Sequence[dict[str, Any]]) -> Any:
-    """Accuracy on the left, the layers' shares on the right, both by penalty."""
-    from downstream.reports.pages import new_figure
+def penalties_page(comparison: PenaltyComparison) -> Page:
+    """Return the page of a comparison."""
+    settings = comparison.settings
+    return Page(
+        figures={
+            "settings": settings.model_dump(mode="json"),
+            "penalties": [
+                {"penalty": penalty, **asdict(figures)}
+                for penalty, figures in comparison.by_penalty.items()
+            ],
+        },
+        paragraphs=[
+            "# Penalty on the mix",
+            f"Accuracy of a `{settings.head.kind}` head with the trainable mix in percent, mean "
+            f"and standard deviation over {settings.train.num_seeds} seeds; the share of each "
+            "layer in the mix.",
+            penalties_table(comparison),
+            "![accuracy and shares by penalty](penalty.png)",
+        ],
+        pictures={"penalty.png": plot_penalties(comparison.by_penalty)},
+    )
 
+
+def plot_penalties(by_penalty: Mapping[float, HeadFigures]) -> Any:
+    """Draw accuracy (left) and the share of each layer (right) by penalty."""
     figure, (left, right) = new_figure(1, 2, width=4.8, height=3.6)
-    penalties = [of_one["penalty"] for of_one in figures]
-    for split, style in (("validation", "--"), ("test", "-")):
-        means = [100 * of_one[split]["mean"] for of_one in figures]
-        spreads = [100 * of_one[split]["std"] for of_one in figures]
-        left.errorbar(penalties, means, spreads, fmt="o" + style, capsize=3, label=split)
+    penalties, rows = list(by_penalty), list(by_penalty.values())
+    for split, style, accuracies in (
+        ("validation", "--", [figures.validation for figures in rows]),
+        ("test", "-", [figures.test for figures in rows]),
+    ):
+        means = [100 * accuracy.mean for accuracy in accuracies]
+        stds = [100 * accuracy.std for accuracy in accuracies]
+        left.errorbar(penalties, means, stds, fmt="o" + style, capsize=3, label=split)
     left.set_ylabel("accuracy (%)")
-    num_layers = len(figures[0]["shares"])
+    num_layers = len(rows[0].shares)
     for layer in range(num_layers):
-        shares = [of_one["shares"][layer] for of_one in figures]
-        spreads = [of_one["shares_std"][layer] for of_one in figures]
-        label = layer_name(layer)
-        right.errorbar(penalties, shares, spreads, fmt="o-", capsize=3, label=label)
+        shares = [figures.shares[layer] for figures in rows]
+        stds = [figures.shares_std[layer] for figures in rows]
+        right.errorbar(penalties, shares, stds, fmt="o-", capsize=3, label=layer_name(layer))
     right.axhline(1 / num_layers, color="grey", linewidth=0.8, linestyle=":")
     right.set_ylabel("share in the mix")
     for axis in (left, right):

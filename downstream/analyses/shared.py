@@ -1,80 +1,88 @@
-"""What the analyses of heads share: the flags of `downstream.classify`, and figures over seeds."""
+"""The settings and figures that the analyses of heads share."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from downstream.settings import flags as commands
-from downstream.settings.flags import read_settings
+from downstream.reports.pages import percent
 from downstream.settings.sections import Settings
+from downstream.tasks.scores import mean_and_spread
 
 if TYPE_CHECKING:
     from downstream.training.experiment import Outcome
 
-
 DEFAULT_SEEDS = 3
 
 
-def parse(
-    name: str,
-    description: str | None,
-    argv: Sequence[str] | None,
-    add_own: Callable[[argparse.ArgumentParser], object] | None = None,
-) -> tuple[Settings, argparse.Namespace]:
-    """Settings as `downstream.classify` has them, with three seeds unless told otherwise."""
-    arguments = commands.parse(f"analyses.{name}", description, argv, add_own)
-    settings = read_settings(arguments)
+@dataclass(frozen=True)
+class Accuracy:
+    """Accuracies of several seeds, with their mean and sample standard deviation."""
+
+    mean: float
+    std: float
+    values: list[float]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Accuracy:
+        """Summarize the accuracies of several seeds."""
+        mean, std = mean_and_spread(values)
+        return cls(mean, std, list(values))
+
+    def cell(self) -> str:
+        """Return mean and standard deviation in percent, for a table."""
+        return percent(self.mean, self.std)
+
+
+@dataclass(frozen=True)
+class HeadFigures:
+    """The figures of heads that differ only in their seed."""
+
+    seeds: list[int]
+    validation: Accuracy
+    test: Accuracy
+    shares: list[float]  # of each layer, averaged over seeds
+    shares_std: list[float]
+    gamma: float | None
+
+
+def analysis_settings(settings: Settings) -> Settings:
+    """Return the settings of an analysis of heads: three seeds unless a number is given.
+
+    Raises:
+        ConfigError: fine-tuning is on.
+    """
     settings.refuse_finetune()
-    if "num_seeds" not in settings.train.model_fields_set:
-        settings = with_section(settings, "train", num_seeds=DEFAULT_SEEDS)
-    commands.set_up()
-    return settings, arguments
+    if "num_seeds" in settings.train.model_fields_set:
+        return settings
+    return with_section(settings, "train", num_seeds=DEFAULT_SEEDS)
 
 
 def with_section(settings: Settings, section: str, **changes: Any) -> Settings:
-    """The settings with some values of one section changed."""
+    """Return the settings with some values of one section changed."""
     changed = getattr(settings, section).model_copy(update=changes)
     return settings.model_copy(update={section: changed})
 
 
-def figures_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Mean and spread over seeds of what matters, for a JSON file."""
-    from downstream.training.experiment import spread_of
+def head_figures(outcomes: Sequence[Outcome]) -> HeadFigures:
+    """Summarize heads that differ only in their seed.
 
-    result: dict[str, Any] = {"seeds": [outcome.seed for outcome in outcomes]}
-    for split in ("validation", "test"):
-        mean, std = spread_of(list(outcomes), split, "accuracy")
-        values = [outcome.scores[split].accuracy for outcome in outcomes]
-        result[split] = {"mean": mean, "std": std, "values": values}
+    The shares and gamma are those of the mix at the input, or at the output if there is none.
+    """
+    validation, test = (
+        Accuracy.of([outcome.scores[split].accuracy for outcome in outcomes])
+        for split in ("validation", "test")
+    )
     place = next((p for p in ("input", "output") if p in outcomes[0].shares), None)
     shares = [outcome.shares[place] for outcome in outcomes] if place else []
     gammas = [outcome.gammas[place] for outcome in outcomes] if place else []
-    result["shares"] = _column_means(shares)
-    result["shares_std"] = _column_stds(shares)
-    result["gamma"] = sum(gammas) / len(gammas) if gammas else None
-    return result
-
-
-def accuracy_cells(figures: dict[str, Any]) -> list[str]:
-    """Validation and test accuracy with their spread, for a table."""
-    from downstream.reports.pages import percent
-
-    splits = [figures[split] for split in ("validation", "test")]
-    return [percent(split["mean"], split["std"]) for split in splits]
-
-
-def _column_means(rows: Sequence[Sequence[float]]) -> list[float]:
-    return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
-
-
-def _column_stds(rows: Sequence[Sequence[float]]) -> list[float]:
-    from downstream.tasks.scores import mean_and_spread
-
-    return [mean_and_spread(column)[1] for column in zip(*rows, strict=True)]
-
-
-def layer_name(layer: int) -> str:
-    """How a layer is called in pictures and pages."""
-    return "layer 0 (words alone)" if layer == 0 else f"layer {layer}"
+    by_layer = list(zip(*shares, strict=True))
+    return HeadFigures(
+        seeds=[outcome.seed for outcome in outcomes],
+        validation=validation,
+        test=test,
+        shares=[sum(column) / len(shares) for column in by_layer],
+        shares_std=[mean_and_spread(column)[1] for column in by_layer],
+        gamma=sum(gammas) / len(gammas) if gammas else None,
+    )

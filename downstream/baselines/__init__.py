@@ -1,1 +1,1 @@
-"""Baselines on the same split: `python -m downstream.baselines`."""
+"""Baselines on the split of `downstream.classify`: `python -m downstream.baselines`."""

@@ -1,9 +1,9 @@
-"""Word vectors from counts alone: which words stand near which, weighed and reduced by an SVD.
+"""Word vectors from co-occurrence counts, reduced by a singular value decomposition.
 
 Counts become positive pointwise mutual information with smoothed contexts (Levy et al., 2015);
-the word vectors are the left singular vectors times the root of the singular values. Everything
-stays sparse: memory grows with the distinct pairs of the `max_words` most frequent words, and text
-is counted in pieces.
+the word vectors are the left singular vectors times the square root of the singular values. All
+matrices are sparse: memory grows with the distinct pairs of the `max_words` most frequent words,
+and the texts are counted in pieces.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sklearn.decomposition import TruncatedSVD
 from downstream.baselines.mean_vectors import word_vectors
 from downstream.features.word_vectors import WordVectors
 
-_PIECE_WORDS = 500_000  # words counted at a time
+_PIECE_WORDS = 500_000
 
 
 def svd_vectors(
@@ -30,11 +30,11 @@ def svd_vectors(
     seed: int,
     max_words: int = 30_000,
 ) -> WordVectors:
-    """Vectors of the most frequent words of `texts`, `dim` wide at most."""
+    """Return vectors of at most `dim` dimensions for the most frequent words of `texts`."""
     counts = Counter(word for text in texts for word in text)
     words = [word for word, _ in counts.most_common(max_words)]
     pairs = cooccurrences(texts, words, window)
-    # A randomised SVD of at most one component less than there are words
+    # The randomized SVD has at most one component less than there are words.
     svd = TruncatedSVD(max(1, min(dim, len(words) - 1)), n_iter=3, random_state=seed)
     left = svd.fit_transform(positive_information(pairs))  # U * S
     scale = np.sqrt(np.maximum(svd.singular_values_, 1e-12))
@@ -42,12 +42,15 @@ def svd_vectors(
 
 
 def cooccurrences(texts: Sequence[Sequence[str]], words: Sequence[str], window: int) -> csr_array:
-    """How often two of `words` stand within `window` words of one text, in either order."""
+    """Count how often two of `words` occur within `window` words of each other in a text.
+
+    Pairs are counted in both orders: the result (words, words) is symmetric.
+    """
     ids = {word: i for i, word in enumerate(words)}
     total = csr_array((len(words), len(words)), dtype=np.float32)
     piece: list[int] = []
     for text in texts:
-        # Words that are left out keep their place; a gap of `window` keeps texts apart.
+        # A word that is not counted keeps its position; a gap of `window` separates the texts.
         piece.extend(ids.get(word, -1) for word in text)
         piece.extend([-1] * window)
         if len(piece) >= _PIECE_WORDS:
@@ -59,7 +62,7 @@ def cooccurrences(texts: Sequence[Sequence[str]], words: Sequence[str], window: 
 
 
 def _count(ids: npt.NDArray[np.int64], num_words: int, window: int) -> csr_array:
-    """Both orders of all pairs of one piece; a place that is -1 has no word."""
+    """Count the pairs of one piece in both orders; -1 marks a position without a counted word."""
     total = csr_array((num_words, num_words), dtype=np.float32)
     for distance in range(1, min(window, len(ids) - 1) + 1):
         first, second = ids[:-distance], ids[distance:]
@@ -71,7 +74,10 @@ def _count(ids: npt.NDArray[np.int64], num_words: int, window: int) -> csr_array
 
 
 def positive_information(pairs: csr_array, smoothing: float = 0.75) -> csr_array:
-    """max(0, log p(word, context) / (p(word) p(context))), contexts smoothed by a power."""
+    """Return max(0, log(p(word, context) / (p(word) p(context)))).
+
+    Context counts are smoothed by raising them to the power `smoothing`.
+    """
     pairs = pairs.tocoo()
     word_sums = np.asarray(pairs.sum(axis=1)).ravel()
     contexts = np.asarray(pairs.sum(axis=0)).ravel() ** smoothing

@@ -1,11 +1,11 @@
-"""What a biLM has to beat: six ways to tell texts apart that are cheaper or know less.
+"""Six baselines: the most frequent class, and five linear classifiers on features of the texts.
 
-Each makes features of the texts, fits a linear classifier on the training split, and lets the
-validation split choose how strongly it is regularised. What is made of text (vocabularies, vectors)
-is made of the training split alone. Libraries: scikit-learn, gensim.
+Each linear classifier is fitted on the training split, and its regularization strength is chosen on
+the validation split. Vocabularies and vectors are made from the training split alone. Libraries:
+scikit-learn, gensim.
 
-Costs on 64,539 news texts of 45 words, one core: see docs/baselines.md. Memory grows with the text:
-about 30 kB a text for the n-grams of characters, far less for the others.
+docs/baselines.md has the cost on 64,539 news texts of 45 words, on one core. Memory grows with the
+number of texts: about 30 kB per text for the character n-grams, far less for the others.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from bilm.errors import ConfigError
+from downstream.baselines.baseline import TITLES, Baseline
 from downstream.baselines.cooccurrence import svd_vectors
 from downstream.baselines.mean_vectors import mean_vectors, skip_gram, words_of
 from downstream.features.word_vectors import WordVectors
-from downstream.tasks.scores import Scores, score
+from downstream.tasks.classification import Task
+from downstream.tasks.scores import score
 
 Ids = npt.NDArray[np.int64]
 
-Features = dict[str, Any]  # by split: a matrix, sparse or not, one row a text
+Features = dict[str, Any]  # by split: a matrix, sparse or dense, with one row per text
 
-_FEW_TEXTS = 1000  # below that, words that occur once count too
+_MIN_TEXTS_TO_DROP_RARE_WORDS = 1000
 
 VECTOR_DIM = 100
 
@@ -54,28 +56,26 @@ class Texts:
     classes: tuple[str, ...]
 
     def words(self) -> dict[str, list[list[str]]]:
-        """The words of every text."""
+        """Return the words of every text, by split."""
         return {split: [words_of(text) for text in texts] for split, texts in self.texts.items()}
 
     @property
     def min_count(self) -> int:
-        """How often a word must occur to count."""
-        return 2 if len(self.texts["train"]) >= _FEW_TEXTS else 1
+        """The number of training texts that a word must occur in to be used as a feature."""
+        return 2 if len(self.texts["train"]) >= _MIN_TEXTS_TO_DROP_RARE_WORDS else 1
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """How one of them scored, what the validation split chose, and what it took."""
-
-    name: str
-    title: str
-    chosen: dict[str, Any]
-    scores: dict[str, Scores]
-    cpu_seconds: float
+def texts_of(task: Task) -> Texts:
+    """Return the texts of each split of a task."""
+    texts = {
+        split: [task.files[file].texts[i] for i in indices]
+        for split, (file, indices) in task.indices.items()
+    }
+    return Texts(texts, task.labels, task.classes)
 
 
 def tf_idf(data: Texts, seed: int) -> Baseline:
-    """Weighted words and pairs of words, logistic regression."""
+    """Fit logistic regression on TF-IDF weighted words and word pairs."""
     vectorizer = TfidfVectorizer(
         tokenizer=words_of,
         token_pattern=None,
@@ -86,7 +86,7 @@ def tf_idf(data: Texts, seed: int) -> Baseline:
     )
 
     def classifier(strength: float) -> Any:
-        # One class against the rest: several times faster than all at once, and no worse.
+        # One-vs-rest is several times faster than multinomial regression, and no less accurate.
         return OneVsRestClassifier(
             LogisticRegression(C=strength, solver="liblinear", dual=True, random_state=seed)
         )
@@ -95,7 +95,7 @@ def tf_idf(data: Texts, seed: int) -> Baseline:
 
 
 def ngram_svm(data: Texts, seed: int) -> Baseline:
-    """Weighted words, pairs of words and runs of 2 to 5 characters, linear SVM."""
+    """Fit a linear SVM on TF-IDF weighted words, word pairs and n-grams of 2 to 5 characters."""
     options = {"min_df": data.min_count, "sublinear_tf": True, "dtype": np.float32}
     vectorizer = make_union(
         TfidfVectorizer(ngram_range=(1, 2), tokenizer=words_of, token_pattern=None, **options),
@@ -109,21 +109,23 @@ def ngram_svm(data: Texts, seed: int) -> Baseline:
 
 
 def glove_mean(data: Texts, path: str) -> Baseline:
-    """The mean of ready-made word vectors, logistic regression."""
+    """Fit logistic regression on the mean of the word vectors in the file `path`."""
 
     def features() -> Features:
         words = data.words()
         distinct = sorted({word for texts in words.values() for text in texts for word in text})
         vectors = WordVectors.read(path, distinct)
         if not vectors.rows:
-            raise ConfigError(f"none of the words of the texts has a vector in {path}")
+            raise ConfigError(
+                f"no word of the texts has a vector in {path}; pass another --vectors"
+            )
         return _means(vectors, words)
 
     return _fit("glove", data, features, _dense_logistic, _DENSE_GRID)
 
 
 def cooccurrence_svd(data: Texts, seed: int) -> Baseline:
-    """The mean of vectors from the SVD of the training text's co-occurrences."""
+    """Fit logistic regression on the mean of the training texts' co-occurrence vectors."""
 
     def features() -> Features:
         words = data.words()
@@ -134,7 +136,7 @@ def cooccurrence_svd(data: Texts, seed: int) -> Baseline:
 
 
 def skip_gram_mean(data: Texts, seed: int) -> Baseline:
-    """The mean of skip-gram vectors trained on the training text."""
+    """Fit logistic regression on the mean of skip-gram vectors of the training texts."""
 
     def features() -> Features:
         words = data.words()
@@ -151,25 +153,15 @@ def skip_gram_mean(data: Texts, seed: int) -> Baseline:
     return _fit("skipgram", data, features, _dense_logistic, _DENSE_GRID)
 
 
-TITLES = {
-    "majority": "the most frequent class",
-    "tfidf": "TF-IDF of words and pairs, logistic regression",
-    "svm": "words and characters n-grams, linear SVM",
-    "glove": "mean of given word vectors, logistic regression",
-    "svd": "mean of SVD vectors of co-occurrences, logistic regression",
-    "skipgram": "mean of skip-gram vectors, logistic regression",
-    "untrained": "the biLM with fresh weights, the same head",
-}
-
 _DENSE_GRID = (0.1, 1.0, 10.0)
 
 
 def majority(data: Texts) -> Baseline:
-    """Always the most frequent class of the training texts: the floor."""
+    """Always predict the most frequent class of the training texts."""
     start = time.process_time()
-    most = int(np.bincount(data.labels["train"], minlength=len(data.classes)).argmax())
-    guesses = {split: np.full(len(ids), most) for split, ids in data.labels.items()}
-    return _baseline("majority", data, {"class": data.classes[most]}, guesses, start)
+    most_frequent = int(np.bincount(data.labels["train"], minlength=len(data.classes)).argmax())
+    predicted = {split: np.full(len(ids), most_frequent) for split, ids in data.labels.items()}
+    return _baseline("majority", data, {"class": data.classes[most_frequent]}, predicted, start)
 
 
 def _fit(
@@ -179,7 +171,7 @@ def _fit(
     classifier: Callable[[float], Any],
     strengths: Sequence[float],
 ) -> Baseline:
-    """Fit a classifier for each strength; the best on the validation split, the first of equals."""
+    """Fit a classifier per strength; keep the best on the validation split, the first of ties."""
     start = time.process_time()
     matrices = features()
     best_accuracy, chosen = -1.0, 0.0
@@ -216,5 +208,5 @@ def _means(vectors: WordVectors, words: dict[str, list[list[str]]]) -> Features:
 
 
 def _dense_logistic(strength: float) -> Any:
-    """All classes at once; no chance in it."""
+    """Return multinomial logistic regression on standardized features; it uses no seed."""
     return make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=1000))

@@ -1,7 +1,7 @@
-"""A text as the mean of its words' vectors, which know no context.
+"""Texts as the mean of context-free word vectors.
 
-The vectors come from a file (downstream/vectors.py), from the training text by skip-gram (gensim),
-or from its co-occurrences (downstream/cooccurrence.py).
+The vectors come from a file (downstream/features/word_vectors.py), from skip-gram on the training
+texts (gensim), or from their co-occurrences (downstream/baselines/cooccurrence.py).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a raw text in small letters, punctuation marks by themselves."""
+    """Return the lower-cased words of a raw text; each punctuation mark is a word."""
     return _WORD.findall(text.lower())
 
 
 def word_vectors(words: Sequence[str], table: npt.NDArray[np.float32]) -> WordVectors:
-    """Vectors that were made here, one row of `table` a word."""
+    """Return the vectors of `words`, one row of `table` (words, dim) per word."""
     return WordVectors({word: i for i, word in enumerate(words)}, table, table.mean(axis=0))
 
 
 def mean_vectors(vectors: WordVectors, texts: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:
-    """The mean of the known words of each text (texts, dim); zeros where none is known."""
+    """Return the mean of the known words of each text (texts, dim), zeros where there are none."""
     result = np.zeros((len(texts), vectors.dim), dtype=np.float32)
     for i, text in enumerate(texts):
         rows = [vectors.rows[word] for word in text if word in vectors.rows]
@@ -40,9 +40,9 @@ def mean_vectors(vectors: WordVectors, texts: Sequence[Sequence[str]]) -> npt.ND
 def skip_gram(
     texts: Sequence[Sequence[str]], *, dim: int, window: int, epochs: int, min_count: int, seed: int
 ) -> WordVectors:
-    """Skip-gram with negative sampling, trained on `texts`.
+    """Train skip-gram vectors with negative sampling on `texts`.
 
-    One thread only, so that the same seed gives the same vectors.
+    Uses one thread, so that the same seed gives the same vectors.
     """
     from gensim.models import Word2Vec
 

@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from bilm.embedding.embedder import Embedder
-from bilm.pretrained.model_directory import load_source
-from downstream.features.store import model_digest
+from bilm.pretrained.digests import model_digest
+from bilm.pretrained.model_directory import PretrainedBiLm
 
 _State = tuple[tuple[str, int, int], ...]  # name, time and size of each file
 
@@ -40,7 +40,7 @@ def _state_of(path: Path | str) -> tuple[Path, _State]:
 
 @lru_cache(maxsize=_KEPT)
 def _load(directory: Path, state: _State) -> Embedder:
-    return Embedder(load_source(directory))
+    return Embedder(PretrainedBiLm.open(directory))
 
 
 @lru_cache(maxsize=_KEPT)

@@ -31,7 +31,7 @@ from bilm.files.reading import read_regular, sha256_of
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import atomic_directory, write_text
-from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.pretrained.digests import model_digest
 from downstream.features.mapped_rows import MappedRows
 from downstream.features.texts_to_layers import (
     Layers,
@@ -71,23 +71,6 @@ class _Description(Section):
     num_layers: Annotated[int, Field(ge=1)]
     dim: Annotated[int, Field(ge=1)]
     files: dict[str, str]
-
-
-def model_digest(pretrained: PretrainedBiLm) -> str:
-    """A sha256 of all that decides representations: shape, weights and tokeniser, no softmax."""
-    config = pretrained.model.config.model_dump(mode="json", exclude={"softmax", "dropout"})
-    tokenizer = pretrained.tokenizer
-    described = tokenizer.spec.to_json() if tokenizer is not None else None
-    digest = hashlib.sha256(json.dumps([config, described], sort_keys=True).encode())
-    if tokenizer is not None:
-        digest.update(tokenizer.model_bytes())
-    if pretrained.model.config.characters is None and pretrained.vocabulary is not None:
-        digest.update("\n".join(pretrained.vocabulary.words).encode())
-    for name, parameter in sorted(pretrained.model.named_parameters()):
-        if not name.startswith("softmax"):
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(parameter.detach().cpu().numpy()).data)
-    return digest.hexdigest()
 
 
 class Store:

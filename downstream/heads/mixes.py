@@ -151,10 +151,10 @@ def make_mix(
         len(layers),
         trainable=kind == "trainable",
         initial_weights=weights,
-        initial_gamma=settings.gamma,
         layer_norm=settings.layer_norm,
         penalty=settings.penalty if kind == "trainable" else 0.0,
     )
+    mix.gamma.data.fill_(settings.gamma)
     return WeightedMix(num_layers, dim, layers, mix, settings.dropout)
 
 

@@ -8,15 +8,12 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from bilm.embedding.embedder import Embedder
 from bilm.errors import CheckpointError
-from bilm.files.reading import open_regular
 from bilm.files.sections import Section
 from bilm.files.writing import write_text
-from bilm.pretrained.tensors import save_tensors
+from bilm.pretrained.tensors import load_tensors, save_tensors
 from downstream.features.word_vectors import WordVectors
 from downstream.heads.text_model import TextModel
 from downstream.settings.sections import MIX, HeadSettings, MixSettings
@@ -103,11 +100,7 @@ def _check_widths(
 
 def _head(description: Description, path: Path) -> TextModel:
     """The head with its weights; memory for it is taken once the file is seen to hold them."""
-    open_regular(path, CheckpointError).close()
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, OSError) as e:
-        raise CheckpointError(f"cannot read the head {path}: {e}") from None
+    tensors = load_tensors(path)
     try:
         with torch.device("meta"):
             shapes = make_model(description).state_dict()

@@ -1,13 +1,12 @@
-"""Small pieces that every page of figures is made of: tables, percentages, pictures."""
+"""The parts of a page of figures: tables, percentages, pictures, and the directory they go to."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from bilm.errors import CheckpointError
 from bilm.files.strict_json import read_json
@@ -15,11 +14,22 @@ from bilm.files.writing import atomic_directory, write_text
 
 RESULTS_FILE = "results.json"
 
+MAX_RESULTS_BYTES = 1 << 28
+
 _DPI = 120
 
 
+@dataclass(frozen=True)
+class Page:
+    """The contents of a directory of results."""
+
+    figures: Mapping[str, Any]  # the fields of results.json
+    paragraphs: Sequence[str]  # of report.md
+    pictures: Mapping[str, Any] = field(default_factory=dict)  # matplotlib figures by file name
+
+
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """A table, the first row its header, aligned so that it reads in a terminal too."""
+    """Return a Markdown table with aligned columns; the first row is the header."""
     cells = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = [
@@ -30,19 +40,24 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def percent(mean: float, spread: float | None = None) -> str:
-    """A share in per cent, with its spread if there is one."""
-    return f"{100 * mean:.2f}" if spread is None else f"{100 * mean:.2f} ± {100 * spread:.2f}"
+def percent(mean: float, std: float | None = None) -> str:
+    """Format a share in percent, with its standard deviation if there is one."""
+    return f"{100 * mean:.2f}" if std is None else f"{100 * mean:.2f} ± {100 * std:.2f}"
+
+
+def layer_name(layer: int) -> str:
+    """Return the name of a layer in pages and pictures."""
+    return "layer 0 (words alone)" if layer == 0 else f"layer {layer}"
 
 
 def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, list[Any]]:
-    """A figure, and its axes row by row; sizes in inches are those of one of the axes."""
+    """Return a figure and its axes, row by row; `width` and `height` are inches per axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, list(np.ravel(figure.subplots(rows, columns, squeeze=False)))
+    return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
 
 def save_figure(figure: Any, path: Path) -> None:
@@ -51,34 +66,33 @@ def save_figure(figure: Any, path: Path) -> None:
 
 
 def check_free(output: Path, kind: str, overwrite: bool) -> None:
-    """Refuse, before anything is computed, a place that a page of this kind cannot go to."""
+    """Reject an output directory to which a page of this kind cannot be written.
+
+    Commands call this before they compute anything.
+    """
     if not output.exists() or (output.is_dir() and not any(output.iterdir()) and overwrite):
         return
     if not overwrite:
-        raise CheckpointError(f"{output} exists already; choose another place, or say --overwrite")
+        raise CheckpointError(
+            f"{output} already exists; choose another output directory or pass --overwrite"
+        )
     try:
-        tree = read_json(output / RESULTS_FILE, CheckpointError, 1 << 28)
+        tree = read_json(output / RESULTS_FILE, CheckpointError, MAX_RESULTS_BYTES)
     except CheckpointError:
         tree = None
     if not isinstance(tree, dict) or tree.get("format") != kind:
         raise CheckpointError(
-            f"{output} exists and holds no {kind}, so it is not replaced; choose another place"
+            f"{output} exists and is not a {kind} directory, so it is not replaced; choose "
+            "another output directory"
         )
 
 
-def write_page(
-    output: Path,
-    kind: str,
-    figures: dict[str, Any],
-    page: Sequence[str],
-    pictures: dict[str, Any] | None = None,
-    overwrite: bool = False,
-) -> None:
-    """Write results.json, report.md and pictures into `output`: all of them, or nothing."""
+def write_page(output: Path, kind: str, page: Page, overwrite: bool = False) -> None:
+    """Write results.json, report.md and the pictures into `output`, atomically."""
     check_free(output, kind, overwrite)
-    with atomic_directory(output, CheckpointError, overwrite) as place:
-        tree = {"format": kind, "version": 1, **figures}
-        write_text(place / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
-        write_text(place / "report.md", "\n\n".join(page) + "\n")
-        for name, picture in (pictures or {}).items():
-            save_figure(picture, place / name)
+    with atomic_directory(output, CheckpointError, overwrite) as directory:
+        tree = {"format": kind, "version": 1, **page.figures}
+        write_text(directory / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
+        write_text(directory / "report.md", "\n\n".join(page.paragraphs) + "\n")
+        for name, picture in page.pictures.items():
+            save_figure(picture, directory / name)

@@ -1,4 +1,4 @@
-"""Pictures of a run: confusion matrices, learning curves, the weights of the layers."""
+"""Pictures of a report: confusion matrices, learning curves and layer weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from downstream.reports.pages import new_figure, save_figure
+from downstream.reports.pages import layer_name, new_figure, save_figure
 from downstream.tasks.scores import Scores
 from downstream.training.fit import History
 
@@ -15,47 +15,45 @@ _MAX_NUMBERED_CLASSES = 20
 
 
 def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path) -> None:
-    """One matrix per split, shaded by the share of the true class."""
+    """Draw one matrix per split; a cell is shaded by its share of the true class."""
     figure, axes = new_figure(1, len(scores), width=4.2, height=4.0)
     for axis, (split, result) in zip(axes, scores.items(), strict=True):
         counts = np.array(result.confusion)
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         axis.imshow(shares, vmin=0, vmax=1, cmap="Blues")
         axis.set_title(f"{split}: accuracy {result.accuracy:.2%}")
-        axis.set_xlabel("taken for")
-        axis.set_ylabel("class")
+        axis.set_xlabel("predicted class")
+        axis.set_ylabel("true class")
         if len(classes) > _MAX_NUMBERED_CLASSES:
             continue
         names = [name if len(name) <= 12 else name[:11] + "…" for name in classes]
-        turned = 45 if max(map(len, names)) > 3 else 0
-        axis.set_xticks(range(len(classes)), names, rotation=turned)
+        rotation = 45 if max(map(len, names)) > 3 else 0
+        axis.set_xticks(range(len(classes)), names, rotation=rotation)
         axis.set_yticks(range(len(classes)), names)
         for i, j in np.ndindex(counts.shape):
-            colour = "white" if shares[i, j] > 0.5 else "black"
+            color = "white" if shares[i, j] > 0.5 else "black"
             size = 9 if len(classes) <= 8 else 6
             text = f"{counts[i, j]:,}"
-            axis.text(j, i, text, ha="center", va="center", color=colour, size=size)
+            axis.text(j, i, text, ha="center", va="center", color=color, size=size)
     save_figure(figure, path)
 
 
 def plot_curves(histories: dict[str, list[History]], path: Path) -> None:
-    """Loss and accuracy by epoch, a colour per mix and a line per seed.
+    """Draw loss and accuracy by epoch, with one color per mix and one line per seed.
 
-    Training is dashed, validation solid, and the best epoch has a dot.
+    Training is dashed, validation is solid, and a dot marks the best epoch.
     """
     figure, (left, right) = new_figure(1, 2, width=5.0, height=3.8)
     for i, (name, seeds) in enumerate(histories.items()):
         for number, history in enumerate(seeds):
-            colour, epochs = f"C{i % 10}", range(1, len(history.train_loss) + 1)
+            color, epochs = f"C{i % 10}", range(1, len(history.train_loss) + 1)
             label = name if number == 0 else None
-            left.plot(epochs, history.train_loss, "--", color=colour, linewidth=0.9)
-            left.plot(epochs, history.validation_loss, color=colour, linewidth=1.2)
-            right.plot(epochs, history.train_accuracy, "--", color=colour, linewidth=0.9)
-            right.plot(
-                epochs, history.validation_accuracy, color=colour, linewidth=1.2, label=label
-            )
+            left.plot(epochs, history.train_loss, "--", color=color, linewidth=0.9)
+            left.plot(epochs, history.validation_loss, color=color, linewidth=1.2)
+            right.plot(epochs, history.train_accuracy, "--", color=color, linewidth=0.9)
+            right.plot(epochs, history.validation_accuracy, color=color, linewidth=1.2, label=label)
             best = history.best_epoch
-            right.plot([best], [history.validation_accuracy[best - 1]], "o", color=colour, ms=4)
+            right.plot([best], [history.validation_accuracy[best - 1]], "o", color=color, ms=4)
     left.set_ylabel("cross-entropy")
     right.set_ylabel("accuracy")
     for axis in (left, right):
@@ -67,17 +65,18 @@ def plot_curves(histories: dict[str, list[History]], path: Path) -> None:
 
 
 def plot_shares(shares: dict[str, list[float]], path: Path) -> None:
-    """A group of bars per mix: how much of each layer is in it."""
+    """Draw a group of bars per mix: the share of each layer in it."""
     figure, (axis,) = new_figure(1, 1, width=max(4.5, 1.3 * len(shares) + 2), height=3.6)
     num_layers = len(next(iter(shares.values())))
     places = np.arange(len(shares))
     width = 0.8 / num_layers
     for layer in range(num_layers):
-        name = "layer 0 (words alone)" if layer == 0 else f"layer {layer}"
         heights = [values[layer] for values in shares.values()]
-        axis.bar(places + (layer - (num_layers - 1) / 2) * width, heights, width, label=name)
+        axis.bar(
+            places + (layer - (num_layers - 1) / 2) * width, heights, width, label=layer_name(layer)
+        )
     axis.set_xticks(places, list(shares), rotation=20 if len(shares) > 4 else 0)
-    axis.set_ylabel("share")
+    axis.set_ylabel("share of the layer")
     axis.set_ylim(0, 1.05)
     axis.axhline(1 / num_layers, color="grey", linewidth=0.8, linestyle=":")
     axis.legend(fontsize="small")

@@ -1,8 +1,9 @@
-"""What a run leaves behind: figures as JSON, a page to read, pictures, the card, the classifier."""
+"""The report of `downstream.classify`: figures, a page, pictures, a model card, the classifier."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,42 +31,33 @@ _FIGURES = {
 def write_report(
     results: Results, settings: Settings, finetuned: dict[str, Any] | None = None
 ) -> None:
-    """Write the whole report, or nothing."""
+    """Write all files of the report, atomically."""
     best, model, description = results.chosen()
-    with atomic_directory(Path(settings.output), CheckpointError, settings.overwrite) as place:
+    with atomic_directory(Path(settings.output), CheckpointError, settings.overwrite) as directory:
         tree = _results_tree(results, settings, finetuned)
-        write_text(place / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
-        plot_confusion(best.scores, results.task.classes, place / "confusion.png")
+        write_text(directory / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
+        plot_confusion(best.scores, results.task.classes, directory / "confusion.png")
         plot_curves(
-            {mix: [o.history for o in seeds] for mix, seeds in results.by_mix().items()},
-            place / "curves.png",
+            {mix: [o.history for o in outcomes] for mix, outcomes in results.by_mix().items()},
+            directory / "curves.png",
         )
-        if shares := _mean_shares(results):
-            plot_shares(shares, place / "mix.png")
-        write_text(place / "report.md", _page(results, settings, best, finetuned))
-        write_text(place / "model_card.md", _card(results, settings, best))
-        save_classifier(description, model, place)
+        if shares := _labelled_shares(results):
+            plot_shares(shares, directory / "mix.png")
+        write_text(directory / "report.md", _page(results, settings, best, finetuned))
+        write_text(directory / "model_card.md", _card(results, settings, best))
+        save_classifier(description, model, directory)
 
 
 def summary_table(results: Results) -> str:
-    """A line per mix: accuracies with their spread, and the weights of the layers."""
+    """Return a table with a row per mix: accuracies with their spread, layer weights, gamma."""
     rows = [["mix", "validation", "test", "macro F1", "layers", "gamma"]]
-    shares = _mean_shares(results)
+    columns = (("validation", "accuracy"), ("test", "accuracy"), ("test", "macro_f1"))
     for mix, outcomes in results.by_mix().items():
-        figures = [
-            _percent(*spread_of(outcomes, split, figure), len(outcomes))
-            for split, figure in (
-                ("validation", "accuracy"),
-                ("test", "accuracy"),
-                ("test", "macro_f1"),
-            )
-        ]
-        mixed = [
-            (name, values)
-            for name, values in shares.items()
-            if name.removesuffix(" (output)") == mix
-        ]
-        layers = "; ".join(" ".join(f"{value:.2f}" for value in values) for _, values in mixed)
+        figures = [_percent(outcomes, split, figure) for split, figure in columns]
+        layers = "; ".join(
+            " ".join(f"{share:.2f}" for share in shares)
+            for shares in _mean_shares(outcomes).values()
+        )
         gammas = "; ".join(
             f"{sum(o.gammas[place] for o in outcomes) / len(outcomes):.2f}"
             for place in outcomes[0].gammas
@@ -87,39 +79,41 @@ def _results_tree(
         "texts": {split: len(results.task.labels[split]) for split in SPLITS},
         "finetuned": finetuned,
         "known_word_types": results.known_words,
-        "summary": {
-            mix: {
-                split: {
-                    figure: dict(
-                        zip(("mean", "std"), spread_of(outcomes, split, figure), strict=True)
-                    )
-                    for figure in _FIGURES
-                }
-                for split in SPLITS
-            }
-            for mix, outcomes in results.by_mix().items()
-        },
+        "summary": {mix: _summary(outcomes) for mix, outcomes in results.by_mix().items()},
         "best": {"mix": best.mix, "seed": best.seed},
         "outcomes": [asdict(outcome) for outcome in results.outcomes],
         "seconds": results.seconds,
-        "peak_memory_gib": peak_memory_gib(),
+        "peak_memory_gib": peak_memory_bytes() / 2**30,
     }
 
 
-def peak_memory_gib() -> float:
-    """The most memory that this process has held."""
-    return peak_memory_bytes() / 2**30
+def _summary(outcomes: list[Outcome]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the mean and standard deviation over seeds, by split and figure."""
+    summary: dict[str, dict[str, dict[str, float]]] = {}
+    for split in SPLITS:
+        summary[split] = {}
+        for figure in _FIGURES:
+            mean, std = spread_of(outcomes, split, figure)
+            summary[split][figure] = {"mean": mean, "std": std}
+    return summary
 
 
-def _mean_shares(results: Results) -> dict[str, list[float]]:
-    """Of each layer by mix, the mean over seeds; a second mix of a head is named by its place."""
+def _mean_shares(outcomes: Sequence[Outcome]) -> dict[str, list[float]]:
+    """Return the share of each layer, averaged over seeds, for each place where a mix enters."""
     result = {}
-    for mix, outcomes in results.by_mix().items():
-        for place in outcomes[0].shares:
-            columns = zip(*(outcome.shares[place] for outcome in outcomes), strict=True)
-            name = mix if place == "input" else f"{mix} ({place})"
-            result[name] = [sum(column) / len(outcomes) for column in columns]
+    for place in outcomes[0].shares:
+        columns = zip(*(outcome.shares[place] for outcome in outcomes), strict=True)
+        result[place] = [sum(column) / len(outcomes) for column in columns]
     return result
+
+
+def _labelled_shares(results: Results) -> dict[str, list[float]]:
+    """Return the mean shares of all mixes; a mix that enters at the output is labelled so."""
+    return {
+        mix if place == "input" else f"{mix} ({place})": shares
+        for mix, outcomes in results.by_mix().items()
+        for place, shares in _mean_shares(outcomes).items()
+    }
 
 
 def _page(
@@ -127,33 +121,30 @@ def _page(
 ) -> str:
     task = results.task
     sizes = ", ".join(f"{len(task.labels[split]):,} {split}" for split in SPLITS)
+    known = results.known_words
+    vectors = f"; {known:.1%} of word types have a vector" if known else ""
     parts = [
         "# Text classification on a frozen biLM",
         f"{len(task.classes)} classes; {sizes} texts. Head `{settings.head.kind}`, "
-        f"{settings.train.num_seeds} seed(s) per mix"
-        + (
-            f"; {results.known_words:.1%} of word types have a vector"
-            if results.known_words
-            else ""
-        )
-        + ".",
-        "## Mixes compared",
-        "Accuracy and macro F1 in per cent, mean and standard deviation over seeds; the share of "
-        "each layer, token encoder first, and gamma. For `learned` the share is that of the "
-        "squared norm of its first matrix.",
+        f"{settings.train.num_seeds} seed(s) per mix{vectors}.",
+        "## Comparison of mixes",
+        "Accuracy and macro F1 in percent, mean and standard deviation over seeds; the share of "
+        "each layer, token encoder first; and gamma. For `learned`, the share of a layer is its "
+        "share of the squared norm of the first weight matrix.",
         summary_table(results),
     ]
-    if _mean_shares(results):
-        parts.append("![weights of the layers](mix.png)")
+    if _labelled_shares(results):
+        parts.append("![layer weights](mix.png)")
     if finetuned is not None:
         parts += [
             "## Fine-tuning of the biLM",
-            f"Held-out perplexity on the task's own text: {finetuned['perplexity_before']:.2f} "
-            f"before, {finetuned['perplexity_after']:.2f} after.",
+            "Held-out perplexity on the texts of the task: "
+            f"{finetuned['perplexity_before']:.2f} before, {finetuned['perplexity_after']:.2f} "
+            "after.",
         ]
     parts += [
-        f"## The best head: `{best.mix}`, seed {best.seed}",
-        "Chosen by validation accuracy; this is the classifier kept here.",
+        f"## Best head: `{best.mix}`, seed {best.seed}",
+        "Selected by validation accuracy; this directory contains its classifier.",
         _split_table(best),
         "![confusion matrices](confusion.png)",
         _class_table(best),
@@ -161,7 +152,7 @@ def _page(
         "![learning curves](curves.png)",
         "## Cost",
         f"Representations {results.seconds['representations']:.1f} s, heads "
-        f"{results.seconds['heads']:.1f} s; at most {peak_memory_gib():.2f} GiB of memory.",
+        f"{results.seconds['heads']:.1f} s; peak memory {peak_memory_bytes() / 2**30:.2f} GiB.",
         "## Settings",
         f"```json\n{settings.model_dump_json(indent=2)}\n```",
     ]
@@ -172,31 +163,30 @@ def _card(results: Results, settings: Settings, best: Outcome) -> str:
     (_, model, description), task = results.chosen(), results.task
     test = best.scores["test"]
     num_weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    vectors = f" beside word vectors of {description.vector_dim}" if description.vectors else ""
-    return (
-        "\n\n".join(
-            [
-                "# Model card: text classifier",
-                f"**What it is.** A `{settings.head.kind}` head of {num_weights:,} weights on a "
-                f"frozen biLM of {description.num_layers} layers of {description.dim} numbers"
-                f"{vectors}; the layers are mixed by `{best.mix}`.",
-                f"**Classes.** {', '.join(task.classes)}.",
-                f"**Trained on** `{Path(settings.data.train).name}`: {len(task.labels['train']):,} "
-                f"texts, {len(task.labels['validation']):,} more for stopping, seed {best.seed}.",
-                f"**Tested on** `{Path(settings.data.test).name}`, {len(task.labels['test']):,} "
-                f"texts: accuracy {test.accuracy:.2%}, macro F1 {test.macro_f1:.2%}.",
-                "**Use.** `downstream.TextClassifier.from_pretrained(directory).predict(texts)`, "
-                "or `python -m downstream.predict`. It needs the biLM"
-                + (" and the word vectors" if description.vectors else "")
-                + " that it was trained with, which are found by path and checked by digest: biLM "
-                f"`{description.bilm.digest[:12]}`.",
-                f"**Limits.** Every text gets one of the {len(task.classes)} classes, also one "
-                "that belongs to none; probabilities are not calibrated; texts are cut to "
-                f"{description.max_words} words; what the training texts are biased to, it is too.",
-            ]
-        )
-        + "\n"
+    vectors = (
+        f" and word vectors of {description.vector_dim} dimensions" if description.vectors else ""
     )
+    files = "the biLM and the word vectors" if description.vectors else "the biLM"
+    parts = [
+        "# Model card: text classifier",
+        f"**Model.** A `{settings.head.kind}` head with {num_weights:,} weights on a frozen biLM "
+        f"with {description.num_layers} layers of {description.dim} dimensions{vectors}; the "
+        f"layers are mixed by `{best.mix}`.",
+        f"**Classes.** {', '.join(task.classes)}.",
+        f"**Training data.** `{Path(settings.data.train).name}`: {len(task.labels['train']):,} "
+        f"texts, and {len(task.labels['validation']):,} more for early stopping; seed "
+        f"{best.seed}.",
+        f"**Test data.** `{Path(settings.data.test).name}`, {len(task.labels['test']):,} texts: "
+        f"accuracy {test.accuracy:.2%}, macro F1 {test.macro_f1:.2%}.",
+        "**Use.** `downstream.TextClassifier.from_pretrained(directory).predict(texts)`, or "
+        f"`python -m downstream.predict`. The classifier needs {files} that it was trained with. "
+        "They are found by path and verified by digest; the digest of the biLM starts with "
+        f"`{description.bilm.digest[:12]}`.",
+        f"**Limits.** Every text gets one of the {len(task.classes)} classes, including a text "
+        "that belongs to none of them. Probabilities are not calibrated. Texts are cut to "
+        f"{description.max_words} words. Biases of the training texts are reproduced.",
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def _split_table(outcome: Outcome) -> str:
@@ -215,5 +205,6 @@ def _class_table(outcome: Outcome) -> str:
     return markdown_table(rows)
 
 
-def _percent(mean: float, std: float, count: int) -> str:
-    return percent(mean, std if count > 1 else None)
+def _percent(outcomes: list[Outcome], split: str, figure: str) -> str:
+    mean, std = spread_of(outcomes, split, figure)
+    return percent(mean, std if len(outcomes) > 1 else None)

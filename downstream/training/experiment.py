@@ -15,9 +15,10 @@ import torch
 
 from bilm.embedding.embedder import Embedder
 from bilm.errors import ConfigError
-from bilm.pretrained.model_directory import load_source
+from bilm.pretrained.digests import model_digest
+from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import Source, Subset, make_source
-from downstream.features.store import Store, model_digest, open_store
+from downstream.features.store import Store, open_store
 from downstream.features.word_vectors import Table, WordVectors, vectors_digest
 from downstream.heads.saved_head import Description, FileRecord, make_model
 from downstream.heads.text_model import TextModel
@@ -82,7 +83,7 @@ def spread_of(outcomes: list[Outcome], split: str, figure: str) -> tuple[float, 
 def run(settings: Settings, task: Task, model_path: Path, progress: bool | None = None) -> Results:
     """Train and score a head for every mix and seed, on the biLM at `model_path`."""
     results = Results(task)
-    embedder = Embedder(load_source(model_path))
+    embedder = Embedder(PretrainedBiLm.open(model_path))
     start = time.monotonic()
     stores = {
         name: open_store(

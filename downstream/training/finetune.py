@@ -26,9 +26,9 @@ from bilm.errors import DIVERGED_EXIT_CODE, CheckpointError, ConfigError, Diverg
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import write_text
-from bilm.pretrained.model_directory import PretrainedBiLm, load_source
+from bilm.pretrained.digests import model_digest
+from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, require_tokenizer
-from downstream.features.store import model_digest
 from downstream.settings.sections import Settings
 from downstream.tasks.classification import Task
 
@@ -68,7 +68,7 @@ def finetune(settings: Settings, task: Task) -> FineTuned:
             f"--finetune needs launch/pretrain.py, which is not at {_ROOT}; run it from a checkout"
         )
     model = Path(settings.model).resolve()  # the commands run elsewhere
-    source = load_source(model)
+    source = PretrainedBiLm.open(model)
     if source.model.softmax is None or source.vocabulary is None:
         raise CheckpointError(
             f"{settings.model} has no softmax or no vocabulary, so it cannot go on as a language "

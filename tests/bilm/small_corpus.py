@@ -1,4 +1,4 @@
-"""Small corpora for the tests of the corpus and of the batches."""
+"""Small corpora for tests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bilm.corpus.manifest import VOCABULARY_FILE
 from bilm.corpus.reader import Corpus
 from bilm.corpus.writer import SplitWriter, write_lexicon, write_manifest
 from bilm.text.characters import SPECIAL_WORDS
@@ -23,14 +24,14 @@ def write_corpus(
     shard_words: int = 1_000_000,
     block_words: int = 8192,
 ) -> Corpus:
-    """Write sentences of words as a corpus; the vocabulary holds all words unless it is given."""
+    """Write sentences of words as a corpus; by default the vocabulary contains all words."""
     counts = Counter(word for sentences in splits.values() for s in sentences for word in s)
     known = list(SPECIAL_WORDS) + sorted(set(counts) - set(SPECIAL_WORDS))
     known = list(vocabulary) if vocabulary is not None else known
     types = known + sorted(set(counts) - set(known), key=lambda word: (-counts[word], word))
     ids = {word: i for i, word in enumerate(types)}
     directory.mkdir(exist_ok=True)
-    (directory / "vocab.txt").write_text("".join(f"{word}\n" for word in known), encoding="utf-8")
+    (directory / VOCABULARY_FILE).write_text("".join(f"{w}\n" for w in known), encoding="utf-8")
     write_lexicon(
         directory,
         (word.encode() for word in types),

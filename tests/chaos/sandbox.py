@@ -23,6 +23,7 @@ from bilm.corpus.manifest import fingerprint_of
 from bilm.corpus.reader import Corpus
 from bilm.embedding.embedder import Embedder
 from bilm.model.language_model import BiLm
+from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.pretrained.published_weights import save_published
 from bilm.text.tokenizers import SentencePieceTokenizer
@@ -30,7 +31,7 @@ from bilm.text.vocabulary import Vocabulary
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
 from bilm.training.config import Config
 from bilm.training.run_directory import CONFIG_FILE
-from downstream.features.store import model_digest, open_store
+from downstream.features.store import open_store
 from downstream.heads.saved_head import Description, FileRecord, make_model, save_classifier
 from downstream.settings.sections import HeadSettings, MixSettings
 from tests.bilm.small_corpus import write_corpus

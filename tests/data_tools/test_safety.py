@@ -145,7 +145,7 @@ def test_a_line_of_100_megabytes_is_refused_without_reading_it(tmp_path: Path) -
     ("content", "message"),
     [
         ("<S>\n<UNK>\na\n", r"must be <S> </S> <UNK>"),
-        ("<S>\n</S>\n<UNK>\na\nb\na\n", r"'a' stands twice .* lines 4 and 6"),
+        ("<S>\n</S>\n<UNK>\na\nb\na\n", r"'a' occurs twice .* lines 4 and 6"),
         ("<S>\n</S>\n<UNK>\na b\n", r"line 4 .* one word"),
         (None, r"cannot read the vocabulary"),
     ],

@@ -146,9 +146,9 @@ def test_labels_only_in_test_one_class_and_empty_text(place: Path) -> None:
 def test_an_existing_place_is_kept(place: Path) -> None:
     (place / "mine").mkdir()
     (place / "mine" / "notes.txt").write_text("keep", "utf-8")
-    with pytest.raises(CheckpointError, match="say --overwrite"):
+    with pytest.raises(CheckpointError, match="pass --overwrite"):
         main(flags(place, "mine"))
-    with pytest.raises(CheckpointError, match="holds no bilm-report"):
+    with pytest.raises(CheckpointError, match="is not a bilm-report directory"):
         main(flags(place, "mine", "--overwrite"))
     assert (place / "mine" / "notes.txt").read_text("utf-8") == "keep"
 

@@ -1,4 +1,4 @@
-"""Texts of three topics with ambiguous words, and a place with a model and labelled files."""
+"""Texts of three topics with ambiguous words, and a directory with a model and labelled files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHARED = ["the", "a", "bank", "and", "near"]
 
 
 def topic_texts(count: int, seed: int) -> list[tuple[str, str]]:
-    """Pairs of label and text: two words of the topic among four that all topics share."""
+    """Return pairs of label and text: two words of the topic and four that all topics share."""
     rng = np.random.default_rng(seed)
     names = list(TOPICS)
     rows = []
@@ -33,13 +33,13 @@ def topic_texts(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 def golden_bilm() -> PretrainedBiLm:
-    """The golden model, with a tokeniser."""
+    """Return the golden model with a tokenizer."""
     published = PretrainedBiLm.from_published(GOLDEN / "options.json", GOLDEN / "weights.hdf5")
     return PretrainedBiLm(published.model, None, WhitespaceTokenizer())
 
 
 def make_place(directory: Path) -> Path:
-    """A model, training and test texts, and word vectors that tell topics apart."""
+    """Write a model, training and test texts, and word vectors that separate the topics."""
     golden_bilm().save_pretrained(directory / "model")
     write_csv(directory / "train.csv", topic_texts(180, 1))
     write_csv(directory / "test.csv", topic_texts(90, 2))
@@ -52,14 +52,13 @@ def make_place(directory: Path) -> Path:
 
 
 def flags(place: Path, output: str, *more: str) -> list[str]:
-    return [
-        *("--train", str(place / "train.csv"), "--test", str(place / "test.csv")),
-        *("--output", str(place / output), "--cache", str(place / "cache"), *more),
-    ]
+    files = ["--train", str(place / "train.csv"), "--test", str(place / "test.csv")]
+    directories = ["--output", str(place / output), "--cache", str(place / "cache")]
+    return [*files, *directories, *more]
 
 
 def head_flags(place: Path, output: str, *more: str) -> list[str]:
-    training = ("--epochs", "6", "--batch-size", "16", "--learning-rate", "0.02")
+    training = ["--epochs", "6", "--batch-size", "16", "--learning-rate", "0.02"]
     return flags(place, output, "--model", str(place / "model"), *training, *more)
 
 

@@ -7,32 +7,39 @@ import pytest
 from bilm.errors import CorpusError
 from experiments.stages import Stages
 
-APPEND = "import sys; open(sys.argv[1], 'a').write('once '); print('said')"
+APPEND = "import sys; open(sys.argv[1], 'a').write('once '); print('output')"
 
 
-def test_a_stage_is_run_once_and_its_cost_is_kept(tmp_path: Path) -> None:
+def command(*arguments: Path) -> list[str]:
+    return ["python", "-c", APPEND, *map(str, arguments)]
+
+
+def test_stage_runs_once_and_records_its_cost(tmp_path: Path) -> None:
     file = tmp_path / "file"
-    first = Stages(tmp_path).run("a", "python", "-c", APPEND, file)
-    assert first.output == "said\n"
+    first = Stages(tmp_path).run("a", command(file))
+    assert first.output == "output\n"
     assert first.seconds > 0
     assert 0.001 < first.peak_memory_gib < 1
-    assert Stages(tmp_path).run("a", "python", "-c", APPEND, file) == first
+    assert Stages(tmp_path).run("a", command(file)) == first
     assert file.read_text() == "once "
-    # Another command under the same name is another stage.
-    Stages(tmp_path).run("a", "python", "-c", APPEND, tmp_path / "other")
-    assert (tmp_path / "other").read_text() == "once "
 
 
-def test_a_stage_is_run_again_when_its_configuration_has_changed(tmp_path: Path) -> None:
+def test_stage_runs_again_if_its_command_changes(tmp_path: Path) -> None:
+    for name in ("file", "other"):
+        Stages(tmp_path).run("a", command(tmp_path / name))
+        assert (tmp_path / name).read_text() == "once "
+
+
+def test_stage_runs_again_if_its_configuration_changes(tmp_path: Path) -> None:
     file, config = tmp_path / "file", tmp_path / "a.json"
     for content, runs in (("{}", 1), ("{}", 1), ("[]", 2)):
         config.write_text(content)
-        Stages(tmp_path).run("a", "python", "-c", APPEND, file, config)
+        Stages(tmp_path).run("a", command(file, config))
         assert file.read_text() == "once " * runs
 
 
-def test_a_stage_that_fails_is_told_with_its_end_and_tried_again(tmp_path: Path) -> None:
+def test_failed_stage_reports_its_log_and_is_not_recorded(tmp_path: Path) -> None:
     code = "import sys; print('the reason', file=sys.stderr); sys.exit(3)"
     for _ in range(2):
-        with pytest.raises(CorpusError, match=r"stage a ended with 3(.|\n)*the reason"):
-            Stages(tmp_path).run("a", "python", "-c", code)
+        with pytest.raises(CorpusError, match=r"stage a exited with 3(.|\n)*the reason"):
+            Stages(tmp_path).run("a", ["python", "-c", code])

@@ -84,7 +84,7 @@ def test_run_starts_from_published_files_without_softmax(
     assert "the source has no softmax" in done.stderr
     again = subprocess.run(export, env=environment(), cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_run_starts_from_published_files_without_softmax(
         (["export.py", "{tmp}", "--model", "{tmp}/m"], "no best model yet"),
         (["export.py", "{tmp}", "--model", "{tmp}/m", "--which", "newest"], "has no checkpoint"),
         (["export.py", "{run}"], "nothing to write"),
-        (["export.py", "{run}", "--model", "{tmp}", "--overwrite"], "is no model directory"),
-        (["export.py", "{run}", "--published", "{tmp}/other"], "other/vocab.txt exists already"),
+        (["export.py", "{run}", "--model", "{tmp}", "--overwrite"], "is not a model directory"),
+        (["export.py", "{run}", "--published", "{tmp}/other"], "other/vocab.txt already exists"),
         (["convert.py", "to-published", "{run}/best", "{tmp}/file"], "is a file"),
         (["convert.py", "from-published", "{tmp}/o", "{tmp}/w", "{tmp}/m"], "No such file"),
     ],

@@ -1,4 +1,4 @@
-"""The command: its file, real kills at seeded moments, a full disk, its memory."""
+"""Test the command: its output, kills at random times, a full disk, its memory."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def datasets(path: Path) -> dict[str, np.ndarray]:
         return {name: dataset[()] for name, dataset in file.items()}
 
 
-def test_the_published_form(model: Path, tmp_path: Path) -> None:
+def test_output_has_the_published_form(model: Path, tmp_path: Path) -> None:
     text, output = tmp_path / "text.txt.gz", tmp_path / "out.hdf5"
-    text.write_bytes(gzip.compress("\n".join(LINES).encode()))  # no line feed at the end
+    text.write_bytes(gzip.compress("\n".join(LINES).encode()))  # no newline at the end
     done = run("--model", model, "--input", text, "--output", output, "--progress")
     assert "words/s" in done.stderr
     found = datasets(output)
@@ -72,21 +72,19 @@ def test_the_published_form(model: Path, tmp_path: Path) -> None:
         assert found[str(i)].dtype == np.float32
         np.testing.assert_allclose(found[str(i)], array, atol=1e-6)
     done = run("--model", model, "--input", text, "--output", output, code=2)
-    assert "exists already" in done.stderr
+    assert "already exists" in done.stderr
 
 
 def test_published_files_and_every_option(tmp_path: Path) -> None:
     text, output = GOLDEN / "sentences.txt", tmp_path / "out.hdf5"
-    published = ("--options", GOLDEN / "options.json", "--weights", GOLDEN / "weights.hdf5")
-    places = ("--input", text, "--output", output)
-    done = run(*published, *places, code=2)
+    options, weights = GOLDEN / "options.json", GOLDEN / "weights.hdf5"
+    arguments = ["--options", options, "--weights", weights, "--input", text, "--output", output]
+    done = run(*arguments, code=2)
     assert "--tokenizer whitespace" in done.stderr
-    run(
-        *(*published, *places, "--tokenizer", "whitespace", "--dtype", "float16"),
-        *("--layers", "mix:0.2,0.3,0.5", "--pool", "mean_max", "--compression", "gzip"),
-        *("--state", "warm", "--batch-words", "50"),
-    )
-    embedder = Embedder.from_published(*published[1::2])
+    arguments += ["--tokenizer", "whitespace", "--dtype", "float16", "--layers", "mix:0.2,0.3,0.5"]
+    arguments += ["--pool", "mean_max", "--compression", "gzip", "--state", "warm"]
+    run(*arguments, "--batch-words", "50")
+    embedder = Embedder.from_published(options, weights)
     sentences = [line.split() for line in text.read_text(encoding="utf-8").splitlines()]
     expected = embedder.embed(
         sentences, "warm", output=Output((0.2, 0.3, 0.5), "mean_max", "float16")
@@ -101,15 +99,15 @@ def test_published_files_and_every_option(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--layers", "mix:1,x"], "a mix is a number for each layer"),
+        (["--layers", "mix:1,x"], "a mix is one number per layer"),
         (["--layers", "mix:1,2"], "2 weights; this model has 3 layers"),
         (["--layers", "both"], "layers is 'both'"),
-        (["--batch-words", "0"], "--batch-words 0"),
+        (["--batch-words", "0"], "--batch-words is 0"),
         (["--options", "options.json"], "either --model, or --options and --weights"),
-        (["--input", "/nowhere.txt"], "there is no such file"),
+        (["--input", "/nowhere.txt"], "/nowhere.txt does not exist"),
     ],
 )
-def test_bad_calls(model: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_rejects_bad_calls(model: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
     text, output = tmp_path / "text.txt", tmp_path / "out.hdf5"
     text.write_text("a line\n")
     places = ("--model", model, "--input", text, "--output", output)
@@ -117,7 +115,7 @@ def test_bad_calls(model: Path, tmp_path: Path, arguments: list[str], message: s
     assert sorted(tmp_path.iterdir()) == [text]
 
 
-def test_text_that_is_not_utf_8(model: Path, tmp_path: Path) -> None:
+def test_rejects_text_that_is_not_utf_8(model: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_bytes(b"fine\nca\xff\n")
     done = run("--model", model, "--input", text, "--output", tmp_path / "out.hdf5", code=2)
@@ -126,7 +124,7 @@ def test_text_that_is_not_utf_8(model: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def long_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """About 30 parts of some 1,300 lines."""
+    """Return the path of a text of about 30 parts with 1,300 lines each."""
     path = tmp_path_factory.mktemp("text") / "text.txt"
     rng = random.Random(1)
     with open(path, "w", encoding="utf-8") as file:
@@ -136,7 +134,7 @@ def long_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_kill_9_at_any_moment(model: Path, long_text: Path, tmp_path: Path) -> None:
+def test_resumes_after_kill_9_at_any_time(model: Path, long_text: Path, tmp_path: Path) -> None:
     arguments = ("--model", model, "--input", long_text, "--pool", "mean")
     run(*arguments, "--output", tmp_path / "unbroken.hdf5")
     output = tmp_path / "out.hdf5"
@@ -151,7 +149,7 @@ def test_kill_9_at_any_moment(model: Path, long_text: Path, tmp_path: Path) -> N
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        # Each time some parts further, and then at a moment within the next part.
+        # Kill the process six parts later, at a random time within the next part.
         while process.poll() is None and len(list(partial.glob("part-*"))) < already + 6:
             time.sleep(0.005)
         time.sleep(rng.random() * 0.4)
@@ -159,9 +157,9 @@ def test_kill_9_at_any_moment(model: Path, long_text: Path, tmp_path: Path) -> N
             process.send_signal(signal.SIGKILL)
             kills += 1
         process.wait()
-        if kills == 8:  # the last one may run to its end
+        if kills == 8:  # let the last one finish
             done = run(*arguments, "--output", output)
-            assert "going on from line" in done.stderr
+            assert "resuming at line" in done.stderr
     assert kills >= 3
     expected, found = datasets(tmp_path / "unbroken.hdf5"), datasets(output)
     assert len(expected) == 40_000
@@ -171,8 +169,8 @@ def test_kill_9_at_any_moment(model: Path, long_text: Path, tmp_path: Path) -> N
     assert not partial.exists()
 
 
-def test_changed_text_is_not_gone_on_with(model: Path, tmp_path: Path) -> None:
-    """A limit on the size of files stands for a full disk."""
+def test_does_not_resume_with_changed_text(model: Path, tmp_path: Path) -> None:
+    """Simulate a full disk by a limit on the size of files."""
     text, output = tmp_path / "text.txt", tmp_path / "out.hdf5"
     text.write_text("some words in a line\n" * 300)
     places = ("--model", model, "--input", text, "--output", output)
@@ -185,19 +183,19 @@ def test_changed_text_is_not_gone_on_with(model: Path, tmp_path: Path) -> None:
     assert "run the same command again" in done.stderr
     text.write_text("other words in a line\n" * 300)
     done = run(*places, code=2)
-    assert "unfinished work of another run" in done.stderr
+    assert "unfinished output of a run with different settings" in done.stderr
     assert "input: " in done.stderr
     text.write_text("some words in a line\n" * 300)
     run(*places)
     assert len(datasets(output)) == 300
 
 
-def test_a_disk_that_is_full_only_when_the_parts_are_joined(model: Path, tmp_path: Path) -> None:
+def test_disk_full_while_joining_parts(model: Path, tmp_path: Path) -> None:
     text, output = tmp_path / "text.txt", tmp_path / "out.hdf5"
     text.write_text("one\n" * 3000)
     places = ("--model", model, "--input", text, "--output", output, "--pool", "mean")
 
-    def limit() -> None:  # above the part of 0.5 MB, below the file of 2 MB
+    def limit() -> None:  # more than the part (0.5 MB), less than the file (2 MB)
         resource.setrlimit(resource.RLIMIT_FSIZE, (700_000, 700_000))
 
     done = run(*places, code=2, preexec_fn=limit)
@@ -228,11 +226,11 @@ def test_memory_does_not_grow_with_the_text(model: Path, long_text: Path, tmp_pa
             env=environment(),
         )
         peaks.append(int(done.stdout.split()[-1]) * 1024)
-    # The longer text's arrays take 130 MB, three quarters of them beyond the shorter one's.
+    # The arrays take 130 MB for the longer text and a quarter of that for the shorter one.
     assert peaks[1] - peaks[0] < 30e6, peaks
 
 
-def test_help_is_quick_and_needs_no_torch() -> None:
+def test_help_does_not_import_torch() -> None:
     code = (
         "import runpy, sys\n"
         "sys.argv = ['embed.py', '--help']\n"

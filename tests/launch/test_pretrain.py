@@ -173,7 +173,7 @@ def test_starts_from_another_model(corpus: Path, sampled: Path, tmp_path: Path) 
         ranks=None,
         code=2,
     )
-    assert "is another model" in done.stderr
+    assert "another configuration" in done.stderr
     assert "model.lstm" in done.stderr
 
 

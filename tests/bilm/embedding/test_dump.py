@@ -1,4 +1,4 @@
-"""The parts, their joining, and every state that a kill can leave behind."""
+"""Parts, their joining, and every state in which a killed process can leave a dump."""
 
 from __future__ import annotations
 
@@ -17,22 +17,17 @@ from safetensors.torch import save_file
 from bilm.embedding import dump as embedding_dump
 from bilm.embedding.dump import EmbeddingDump, open_dump, partial_directory
 from bilm.errors import OutputError
-from bilm.model.language_model import BiLm
-from bilm.pretrained.digests import model_digest
-from bilm.pretrained.model_directory import PretrainedBiLm
-from bilm.text.tokenizers import WhitespaceTokenizer
-from tests.conftest import tiny_model_config
 
 RUN = {"model": "m", "input": "i", "layers": "all"}
 
 
 def arrays_of(start: int, stop: int, dtype: str = "float32") -> list[np.ndarray]:
-    """Line i has i % 4 words."""
+    """Return arrays of lines in which line i has i % 4 words."""
     rng = np.random.default_rng(start)
     return [rng.normal(size=(3, i % 4, 6)).astype(dtype) for i in range(start, stop)]
 
 
-def check_whole(output: Path, expected: list[np.ndarray]) -> None:
+def check_complete(output: Path, expected: list[np.ndarray]) -> None:
     with h5py.File(output) as file:
         assert set(file) == {str(i) for i in range(len(expected))}
         for i, array in enumerate(expected):
@@ -45,7 +40,7 @@ def check_whole(output: Path, expected: list[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("compression", [None, "gzip", "lzf"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_written_in_one_go(tmp_path: Path, compression: str | None, dtype: str) -> None:
+def test_writes_without_interruption(tmp_path: Path, compression: str | None, dtype: str) -> None:
     output = tmp_path / "out.hdf5"
     parts = [arrays_of(0, 5, dtype), arrays_of(5, 6, dtype), [np.zeros((3, 0, 6), dtype)]]
     with open_dump(output, RUN, False) as dump:
@@ -55,10 +50,10 @@ def test_written_in_one_go(tmp_path: Path, compression: str | None, dtype: str) 
         assert dump.num_lines == 7
         assert not output.exists()
         dump.finish(compression)
-    check_whole(output, [array for part in parts for array in part])
+    check_complete(output, [array for part in parts for array in part])
 
 
-def test_goes_on_behind_the_last_whole_part(tmp_path: Path) -> None:
+def test_resumes_after_the_last_complete_part(tmp_path: Path) -> None:
     output = tmp_path / "out.hdf5"
     with open_dump(output, RUN, False) as dump:
         assert dump is not None
@@ -73,27 +68,29 @@ def test_goes_on_behind_the_last_whole_part(tmp_path: Path) -> None:
         assert not list(directory.glob(".*"))
         dump.append(arrays_of(9, 10))
         dump.finish(None)
-    check_whole(output, [*arrays_of(0, 5), *arrays_of(5, 9), *arrays_of(9, 10)])
+    check_complete(output, [*arrays_of(0, 5), *arrays_of(5, 9), *arrays_of(9, 10)])
 
 
 class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("moment", ["before the move", "after the move", "in the clearing"])
-def test_a_kill_near_the_end(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("moment", ["before renaming", "after renaming", "while removing parts"])
+def test_resumes_after_a_kill_near_the_end(
+    tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = tmp_path / "out.hdf5"
     replace = os.replace
 
     def killed_replace(source: Any, target: Any) -> None:
-        if Path(target) == output and moment == "before the move":
+        if Path(target) == output and moment == "before renaming":
             raise Killed
         replace(source, target)
-        if Path(target) == output and moment == "after the move":
+        if Path(target) == output and moment == "after renaming":
             raise Killed
 
     def killed_clear(directory: Path, everything: bool) -> None:
-        if output.exists() and moment == "in the clearing":
+        if output.exists() and moment == "while removing parts":
             (directory / "part-00000000.safetensors").unlink()
             raise Killed
         clear(directory, everything)
@@ -109,13 +106,13 @@ def test_a_kill_near_the_end(tmp_path: Path, moment: str, monkeypatch: pytest.Mo
     monkeypatch.undo()
     assert partial_directory(output).exists()
     with open_dump(output, RUN, False) as dump:
-        if moment == "before the move":
+        if moment == "before renaming":
             assert dump is not None
             assert dump.is_joined
             dump.finish(None)
         else:
             assert dump is None
-    check_whole(output, [*arrays_of(0, 5), *arrays_of(5, 6)])
+    check_complete(output, [*arrays_of(0, 5), *arrays_of(5, 6)])
 
 
 def unfinished(output: Path) -> None:
@@ -124,12 +121,12 @@ def unfinished(output: Path) -> None:
         dump.append(arrays_of(0, 5))
 
 
-def test_another_run_is_refused_or_replaced(tmp_path: Path) -> None:
+def test_rejects_or_replaces_another_run(tmp_path: Path) -> None:
     output = tmp_path / "out.hdf5"
     unfinished(output)
     other = {**RUN, "layers": "top"}
     with (
-        pytest.raises(OutputError, match="layers: all then, top now"),
+        pytest.raises(OutputError, match="layers: all before, top now"),
         open_dump(output, other, False),
     ):
         pass
@@ -138,10 +135,10 @@ def test_another_run_is_refused_or_replaced(tmp_path: Path) -> None:
         assert dump.num_lines == 0
 
 
-def test_an_existing_file_is_kept_until_the_new_one_is_whole(tmp_path: Path) -> None:
+def test_keeps_existing_file_until_the_new_one_is_complete(tmp_path: Path) -> None:
     output = tmp_path / "out.hdf5"
     output.write_text("mine")
-    with pytest.raises(OutputError, match="exists already"), open_dump(output, RUN, False):
+    with pytest.raises(OutputError, match="already exists"), open_dump(output, RUN, False):
         pass
     with open_dump(output, RUN, True) as dump:
         assert dump is not None
@@ -153,10 +150,10 @@ def test_an_existing_file_is_kept_until_the_new_one_is_whole(tmp_path: Path) -> 
         assert dump is not None
         assert dump.num_lines == 5
         dump.finish(None)
-    check_whole(output, arrays_of(0, 5))
+    check_complete(output, arrays_of(0, 5))
 
 
-def test_what_else_is_refused(tmp_path: Path) -> None:
+def test_rejects_second_process_damaged_part_and_directory(tmp_path: Path) -> None:
     output = tmp_path / "out.hdf5"
     with (
         open_dump(output, RUN, False),
@@ -173,7 +170,7 @@ def test_what_else_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_a_strangers_files_are_left_alone(tmp_path: Path) -> None:
+def test_keeps_other_files(tmp_path: Path) -> None:
     output = tmp_path / "out.hdf5"
     partial_directory(output).mkdir()
     mine = partial_directory(output) / "notes.txt"
@@ -186,28 +183,13 @@ def test_a_strangers_files_are_left_alone(tmp_path: Path) -> None:
     assert mine.read_text() == "mine"
 
 
-def test_the_digest_is_of_all_that_decides_the_numbers() -> None:
-    def made(seed: int, **changes: Any) -> PretrainedBiLm:
-        torch.manual_seed(seed)
-        return PretrainedBiLm(BiLm(tiny_model_config(**changes), None))
-
-    same = model_digest(made(0), None)
-    assert model_digest(made(0, dropout=0.5), None) == same  # nothing is dropped here
-    assert model_digest(made(1), None) != same
-    assert model_digest(made(0, lstm={"cell_clip": 2.0}), None) != same
-    assert model_digest(made(0), WhitespaceTokenizer()) != same
-    assert model_digest(made(0), WhitespaceTokenizer(lowercase=True)) != model_digest(
-        made(0), WhitespaceTokenizer()
-    )
-
-
-def test_parts_are_counted_by_their_shapes_alone(tmp_path: Path) -> None:
+def test_counts_lines_of_parts(tmp_path: Path) -> None:
     unfinished(tmp_path / "out.hdf5")
     dump = EmbeddingDump(tmp_path / "out.hdf5", RUN)
     assert dump.num_lines == 5
 
 
-def test_links_lead_nowhere(tmp_path: Path) -> None:
+def test_rejects_symbolic_links(tmp_path: Path) -> None:
     output = tmp_path / "out.hdf5"
     partial_directory(output).symlink_to(tmp_path)
     with pytest.raises(OutputError, match="is a symbolic link"), open_dump(output, RUN, True):
@@ -237,7 +219,7 @@ def finish(output: Path) -> None:
         torch.tensor([[2, 3]]).to(torch.bfloat16),
     ],
 )
-def test_a_part_whose_shapes_are_wrong(tmp_path: Path, shapes: torch.Tensor) -> None:
+def test_rejects_part_with_wrong_shapes(tmp_path: Path, shapes: torch.Tensor) -> None:
     output = tmp_path / "out.hdf5"
     unfinished(output)
     part = partial_directory(output) / "part-00000000.safetensors"
@@ -247,11 +229,11 @@ def test_a_part_whose_shapes_are_wrong(tmp_path: Path, shapes: torch.Tensor) -> 
     assert not output.exists()
 
 
-def test_a_header_that_lacks_a_word(tmp_path: Path) -> None:
+def test_rejects_incomplete_header(tmp_path: Path) -> None:
     output = tmp_path / "out.hdf5"
     unfinished(output)
     output.write_text("mine")
     (partial_directory(output) / "run.json").write_text(json.dumps({"run": RUN}))
-    with pytest.raises(OutputError, match="say --overwrite"), open_dump(output, RUN, False):
+    with pytest.raises(OutputError, match="use --overwrite"), open_dump(output, RUN, False):
         pass
     assert output.read_text() == "mine"

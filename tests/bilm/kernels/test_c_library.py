@@ -1,87 +1,222 @@
-"""Building the kernels: once, safely among ranks that start together, and never in the way."""
+"""Building the library, and calls with wrong arguments."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from bilm.kernels import c_library as native
+from bilm.kernels import c_library, char_cnn, highway, lstm_c, sampled_softmax, sparse_rows
+from bilm.kernels.c_library import (
+    FloatColumns,
+    Floats,
+    Int16Columns,
+    Int16s,
+    Int32s,
+    Int64s,
+    Kernel,
+    Kind,
+    Real,
+    Size,
+)
+from tests.bilm.conftest import needs_compiler
 from tests.conftest import ROOT
 
-USE = "from bilm.kernels import c_library as native; print(native.library() is not None)"
+KERNELS = [
+    value
+    for module in (char_cnn, highway, lstm_c, sampled_softmax, sparse_rows)
+    for value in vars(module).values()
+    if isinstance(value, Kernel)
+]
+PARAMETERS = [(kernel, name) for kernel in KERNELS for name in kernel.parameters]
+DTYPES = [torch.float32, torch.float64]
 
 
-def start(cache: Path, code: str = USE, **environment: str) -> subprocess.Popen[str]:
+def right_value(kind: Kind, dtype: torch.dtype) -> torch.Tensor | int | float:
+    """Return a valid argument for a call on arrays of one element."""
+    if kind is Size:
+        return 1
+    if kind is Real:
+        return 1.0
+    return torch.zeros(4, 4, dtype=kind.dtype or dtype)
+
+
+def wrong_values(kind: Kind, dtype: torch.dtype) -> list[Any]:
+    """Return values of every other kind."""
+    right = right_value(kind, dtype)
+    if not isinstance(right, torch.Tensor):
+        wrong = [None, "1", True, [1], torch.tensor(1), torch.tensor(1.0)]
+        return [*wrong, 1.0] if kind is Size else wrong
+    other = torch.float64 if dtype == torch.float32 else torch.float32
+    dtypes = {torch.int16, torch.int32, torch.int64, torch.bfloat16, torch.bool, dtype, other}
+    return [
+        *(None, 1, 1.0, True, right.numpy(), right.tolist(), right.data_ptr()),
+        *(right.to(wrong) for wrong in dtypes - {right.dtype}),
+        right.t()[:2],  # neither the array nor its rows are contiguous
+        right.to_sparse(),
+        right.to("meta"),
+    ]
+
+
+def arguments_of(kernel: Kernel, dtype: torch.dtype) -> dict[str, Any]:
+    return {name: right_value(kind, dtype) for name, kind in kernel.parameters.items()}
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_accepts_right_arguments_in_any_order(kernel: Kernel, dtype: torch.dtype) -> None:
+    arguments = arguments_of(kernel, dtype)
+    kernel(**arguments)
+    kernel(**dict(reversed(arguments.items())))
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_rejects_positional_and_unknown_arguments(kernel: Kernel) -> None:
+    arguments = arguments_of(kernel, torch.float32)
+    with pytest.raises(TypeError, match="positional"):
+        kernel(*arguments.values())  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unknown: other"):
+        kernel(**arguments, other=1)
+    name, value = arguments.popitem()
+    with pytest.raises(TypeError, match=f"missing arguments: {name}; unknown: other"):
+        kernel(**arguments, other=value)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("kernel", "name"), PARAMETERS, ids=lambda v: getattr(v, "name", v))
+def test_rejects_missing_and_wrong_arguments(kernel: Kernel, name: str, dtype: torch.dtype) -> None:
+    arguments = arguments_of(kernel, dtype)
+    for wrong in wrong_values(kernel.parameters[name], dtype):
+        with pytest.raises(TypeError, match=f"^{kernel.name}: "):
+            kernel(**{**arguments, name: wrong})
+    del arguments[name]
+    with pytest.raises(TypeError, match=f"missing arguments: {name}"):
+        kernel(**arguments)
+
+
+def test_rejects_floats_of_unsupported_type() -> None:
+    for kernel in KERNELS:
+        with pytest.raises(TypeError, match=r"float type is torch\.bfloat16"):
+            kernel(**arguments_of(kernel, torch.bfloat16))
+
+
+def test_error_names_kernel_argument_and_rule() -> None:
+    kernel = Kernel("cell_forward", rows=Size, gates=Floats)
+    with pytest.raises(TypeError, match=r"^cell_forward: rows is a bool; it must be an int$"):
+        kernel(rows=True, gates=torch.zeros(1))
+    message = r"gates is a tensor of torch.float32 with shape \(2, 3\) on cpu; it must be a contig"
+    with pytest.raises(TypeError, match=message):
+        kernel(rows=1, gates=torch.zeros(3, 2).t())
+
+
+def test_columns_may_have_gaps_between_rows_only() -> None:
+    kernel = Kernel("unused", columns=FloatColumns, array=Floats)
+    matrix = torch.zeros(3, 4)
+    with pytest.raises(TypeError, match="columns is"):
+        kernel(columns=matrix.t()[:, :2], array=matrix)
+    with pytest.raises(TypeError, match="array is"):
+        kernel(columns=matrix[:, 1:3], array=matrix[:, 1:3])
+
+
+def c_prototypes() -> dict[str, list[tuple[str, str]]]:
+    """Return the (type, name) pairs of the parameters of each function in kernels.c."""
+    text = re.sub(r"/\*.*?\*/", "", c_library.SOURCE.read_text("utf-8"), flags=re.DOTALL)
+    macros = {
+        macro: re.findall(r"(\w+ \*?)(\w+)(?:,|$)", re.sub(r"\\\n\s*|const ", "", parameters))
+        for macro, parameters in re.findall(
+            r"#define (\w+)\(NAME, REAL.*?void NAME\((.*?)\) \{", text, flags=re.DOTALL
+        )
+    }
+    instances = re.findall(r"^(\w+)\((\w+)_(f32|f64), (float|double)", text, flags=re.MULTILINE)
+    for suffix, real in (("f32", "float"), ("f64", "double")):
+        assert {i[3] for i in instances if i[2] == suffix} == {real}
+        assert {i[0] for i in instances if i[2] == suffix} == macros.keys()
+    return {name: macros[macro] for macro, name, *_ in instances}
+
+
+C_TYPES = {
+    Size: "int64_t ",
+    Real: "REAL ",
+    Floats: "REAL *",
+    FloatColumns: "REAL *",
+    Int16s: "int16_t *",
+    Int16Columns: "int16_t *",
+    Int32s: "int32_t *",
+    Int64s: "int64_t *",
+}
+
+
+def test_declarations_match_c_prototypes() -> None:
+    declared = {
+        kernel.name: [(C_TYPES[kind], name) for name, kind in kernel.parameters.items()]
+        for kernel in KERNELS
+    }
+    assert declared == c_prototypes()
+    assert len(declared) == len(KERNELS) >= 10
+
+
+@needs_compiler
+def test_argument_types_are_set_for_each_float_type() -> None:
+    kernel = lstm_c._cell_forward
+    for dtype, (suffix, real) in c_library.FLOAT_TYPES.items():
+        kernel(**arguments_of(kernel, dtype))
+        function: Any = kernel._functions[dtype]
+        assert function.__name__ == f"cell_forward_{suffix}"
+        assert function.argtypes.count(real) == 2
+        assert len(function.argtypes) == len(kernel.parameters)
+        assert function.restype is None
+
+
+LOAD = "from bilm.kernels import c_library; c_library.library()"
+
+
+def start(cache: Path, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", LOAD],
         cwd=ROOT,
         env={**os.environ, "BILM_CACHE": str(cache), **environment},
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    return out.strip(), err
+def finish(process: subprocess.Popen[str]) -> None:
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(native.library() is None, reason="no C compiler")
-def test_ranks_that_start_together_build_one_library(tmp_path: Path) -> None:
-    ranks = [start(tmp_path) for _ in range(4)]
-    assert [finish(rank)[0] for rank in ranks] == ["True"] * 4
-    (built,) = tmp_path.iterdir()  # one library, nothing temporary
+@needs_compiler
+def test_processes_that_start_together_build_one_library(tmp_path: Path) -> None:
+    for process in [start(tmp_path) for _ in range(4)]:
+        finish(process)
+    (built,) = tmp_path.iterdir()  # one library and no temporary file
     modified = built.stat().st_mtime_ns
-    assert finish(start(tmp_path))[0] == "True"
+    finish(start(tmp_path))
     assert built.stat().st_mtime_ns == modified  # not built again
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(native.library() is None, reason="no C compiler")
-def test_a_kill_while_building_does_no_harm(tmp_path: Path) -> None:
+@needs_compiler
+def test_build_succeeds_after_a_killed_build(tmp_path: Path) -> None:
     slow = tmp_path / "slow-cc"
     slow.write_text('#!/bin/sh\ncase "$1" in --version) exec cc --version;; esac\nsleep 60\n')
     slow.chmod(0o755)
-    rank = start(tmp_path / "cache", CC=str(slow))
+    cache = tmp_path / "cache"
+    process = start(cache, CC=str(slow))
     deadline = time.monotonic() + 60
-    while not (tmp_path / "cache").exists() or not any((tmp_path / "cache").iterdir()):
+    while not cache.exists() or not any(cache.iterdir()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    rank.send_signal(signal.SIGKILL)
-    rank.communicate()
-    assert finish(start(tmp_path / "cache"))[0] == "True"
-
-
-@pytest.mark.parametrize(
-    ("environment", "reason"),
-    [
-        ({"CC": "/bin/false", "PATH": "/nowhere"}, "failed|non-zero"),
-        ({"CC": "nonesuch", "PATH": "/nowhere"}, "no C compiler"),
-        ({"BILM_NATIVE": "0"}, ""),
-    ],
-)
-def test_without_a_compiler_there_is_one_warning(
-    environment: dict[str, str], reason: str, tmp_path: Path
-) -> None:
-    import re
-
-    code = (
-        "import logging; logging.basicConfig()\n"
-        "from bilm.kernels import c_library as native\n"
-        "assert native.library() is None and native.library() is None\n"
-    )
-    _, errors = finish(start(tmp_path, code, **environment))
-    if reason:
-        assert errors.count("the fast kernels cannot be used") == 1
-        assert re.search(reason, errors)
-    else:
-        assert errors == ""
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    finish(start(cache))

@@ -1,4 +1,4 @@
-"""The character CNN by look-up against the convolutions."""
+"""The character CNN by table look-up against the convolutions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from bilm.kernels import c_library as native
 from bilm.model.config import CharacterConfig
 from bilm.model.token_encoder import TokenEncoder
 from bilm.text.characters import char_ids
+from tests.bilm.conftest import needs_compiler
 
-pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler")
+pytestmark = needs_compiler
 
 WORDS = ["<S>", "</S>", "", "a", "of", "bank", "Naïve", "日本語", "x" * 45, "y" * 48, "z" * 99]
 WORDS += [f"word{i}" * (i % 7) for i in range(60)]
@@ -32,7 +32,7 @@ def encoder_of(dtype: torch.dtype, max_characters: int) -> TokenEncoder:
     return encoder
 
 
-def run(encoder: TokenEncoder, dtype: torch.dtype) -> dict[str, Tensor]:
+def run(encoder: TokenEncoder) -> dict[str, Tensor]:
     ids = torch.from_numpy(char_ids(WORDS, encoder.config.max_characters)).long()
     out = encoder(ids)
     torch.manual_seed(1)
@@ -45,19 +45,19 @@ def run(encoder: TokenEncoder, dtype: torch.dtype) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)], ids=["f64", "f32"]
 )
-def test_equals_the_convolutions(
+def test_equals_convolutions(
     dtype: torch.dtype, tolerance: float, max_characters: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lookup = run(encoder_of(dtype, max_characters), dtype)
-    monkeypatch.setattr(native, "is_available", lambda *_: False)
-    plain = run(encoder_of(dtype, max_characters), dtype)
+    lookup = run(encoder_of(dtype, max_characters))
+    monkeypatch.setenv("BILM_KERNELS", "torch")
+    plain = run(encoder_of(dtype, max_characters))
     assert lookup.keys() == plain.keys()
     for name, expected in plain.items():
         scale = max(1.0, float(expected.abs().max()))
         torch.testing.assert_close(lookup[name], expected, rtol=0, atol=tolerance * scale, msg=name)
 
 
-def test_forward_at_the_published_size_is_within_1e_6(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forward_at_published_size_is_within_1e_6(monkeypatch: pytest.MonkeyPatch) -> None:
     filters = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
     config = CharacterConfig(embedding_dim=16, filters=filters, num_highway=2)
     torch.manual_seed(0)
@@ -65,10 +65,10 @@ def test_forward_at_the_published_size_is_within_1e_6(monkeypatch: pytest.Monkey
     ids = torch.from_numpy(char_ids(WORDS)).long()
     with torch.no_grad():
         lookup = encoder(ids)
-        monkeypatch.setattr(native, "is_available", lambda *_: False)
+        monkeypatch.setenv("BILM_KERNELS", "torch")
         plain = encoder(ids)
     assert (lookup - plain).abs().max() < 1e-6
 
 
-def test_no_words() -> None:
+def test_accepts_no_words() -> None:
     assert encoder_of(torch.float32, 50)(torch.zeros(0, 50, dtype=torch.long)).shape == (0, 16)

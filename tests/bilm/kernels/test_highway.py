@@ -1,4 +1,4 @@
-"""The fused highway layer against plain torch."""
+"""The highway layer in C against plain PyTorch."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import copy
 import pytest
 import torch
 
-from bilm.kernels import c_library as native
 from bilm.model.token_encoder import Highway
+from tests.bilm.conftest import needs_compiler
+
+pytestmark = needs_compiler
 
 
 def layer(dtype: torch.dtype) -> Highway:
@@ -20,30 +22,28 @@ def layer(dtype: torch.dtype) -> Highway:
     return highway
 
 
-@pytest.mark.skipif(native.library() is None, reason="needs a compiler")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_fused_equals_plain(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    fused = layer(dtype)
-    plain = copy.deepcopy(fused)
+def test_c_equals_plain(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_c = layer(dtype)
+    plain = copy.deepcopy(in_c)
     x = torch.randn(7, 13, dtype=dtype)
     inputs = [x.clone().requires_grad_() for _ in range(2)]
     grad = torch.randn(7, 13, dtype=dtype)
-    ours = fused(inputs[0])
-    ours.backward(grad)
-    monkeypatch.setattr(native, "library", lambda: None)
-    theirs = plain(inputs[1])
-    theirs.backward(grad)
+    actual = in_c(inputs[0])
+    actual.backward(grad)
+    monkeypatch.setenv("BILM_KERNELS", "torch")
+    expected = plain(inputs[1])
+    expected.backward(grad)
     tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {}
-    torch.testing.assert_close(ours, theirs, **tolerance)
+    torch.testing.assert_close(actual, expected, **tolerance)
     torch.testing.assert_close(inputs[0].grad, inputs[1].grad, **tolerance)
-    for one, other in zip(fused.parameters(), plain.parameters(), strict=True):
+    for one, other in zip(in_c.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, **tolerance)
 
 
-@pytest.mark.skipif(native.library() is None, reason="needs a compiler")
-def test_a_second_backward_is_refused() -> None:
+def test_rejects_second_backward() -> None:
     highway = layer(torch.float32)
     out = highway(torch.randn(3, 13)).sum()
     out.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="run already"):
+    with pytest.raises(RuntimeError, match="highway layer has already run"):
         out.backward()

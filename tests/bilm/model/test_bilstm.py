@@ -1,4 +1,4 @@
-"""The stacks: skip connections, and exactly where dropout acts."""
+"""The stacks: skip connections, and where dropout is applied."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from bilm.kernels.lstm_types import LayerState
 from bilm.model.bilstm import BiLstm, BiLstmState
 from bilm.model.config import LstmConfig
 
@@ -29,7 +30,7 @@ def random_state(bilstm: BiLstm) -> BiLstmState:
 
 
 @pytest.mark.parametrize("skip", [True, False])
-def test_skip_from_the_second_layer_on_touches_the_output_only(skip: bool) -> None:
+def test_skip_from_second_layer_on_affects_only_the_output(skip: bool) -> None:
     bilstm = bilstm_of(skip_connections=skip)
     state, xs = random_state(bilstm), inputs()
     outputs, after = bilstm(xs, state)
@@ -37,34 +38,35 @@ def test_skip_from_the_second_layer_on_touches_the_output_only(skip: bool) -> No
         x = xs[d]
         for layer in range(3):
             lstm = bilstm.lstm(d, layer)
-            y, c, h = lstm(x, state.cell[d, layer], state.hidden[d, layer])
+            y, (c, h) = lstm(x, LayerState(state.cell[d, layer], state.hidden[d, layer]))
             x = y + x if skip and layer > 0 else y
             torch.testing.assert_close(outputs[d][layer], x)
             torch.testing.assert_close(after.cell[d, layer], c)
             torch.testing.assert_close(after.hidden[d, layer], h)  # before the sum
 
 
-def test_the_sum_of_the_skip_is_not_clipped() -> None:
+def test_sum_of_skip_is_not_clipped() -> None:
     bilstm = bilstm_of(projection_clip=0.01)
     outputs, after = bilstm(inputs(), random_state(bilstm))
     assert after.hidden.abs().max() <= 0.01
     assert outputs[0][2].abs().max() > 0.011
 
 
-def test_dropout_acts_on_each_layers_input_and_the_skip_adds_the_dropped_input() -> None:
+def test_dropout_on_each_layers_input_and_on_the_skip() -> None:
     bilstm = bilstm_of(dropout=0.4).train()
     state, xs = random_state(bilstm), inputs()
     torch.manual_seed(5)
     outputs, after = bilstm(xs, state)
-    torch.manual_seed(5)  # the same masks again, drawn by hand
+    torch.manual_seed(5)  # draws the same masks again
     undropped_skips = []
     for d in range(2):
         x = xs[d]
         for layer in range(3):
             dropped = F.dropout(x, 0.4, training=True)
             lstm = bilstm.lstm(d, layer)
-            # The layer itself knows no dropout: its recurrence is left alone.
-            y, _, h = lstm(dropped, state.cell[d, layer], state.hidden[d, layer])
+            # The layer itself has no dropout, so its recurrence has none.
+            before = LayerState(state.cell[d, layer], state.hidden[d, layer])
+            y, (_, h) = lstm(dropped, before)
             undropped_skips.append(y + x)
             x = y + dropped if layer > 0 else y
             assert torch.equal(outputs[d][layer], x)
@@ -73,13 +75,13 @@ def test_dropout_acts_on_each_layers_input_and_the_skip_adds_the_dropped_input()
     assert not torch.allclose(outputs[1][2], undropped_skips[5])
 
 
-def test_each_time_step_has_a_fresh_mask() -> None:
+def test_each_time_step_has_a_new_mask() -> None:
     bilstm = bilstm_of(dropout=0.5, num_layers=2, directions=1).train()
     with torch.no_grad():
         for parameter in bilstm.parameters():
             parameter.zero_()
-        # The first layer says the same non-zero vector at each step; the second adds nothing, so
-        # that what comes out is the dropped output of the first.
+        # The first layer outputs the same non-zero vector at each step; the second adds nothing,
+        # so the result is the first layer's output after dropout.
         first = bilstm.lstm(0, 0)
         first.bias.fill_(30.0)
         assert first.projection is not None

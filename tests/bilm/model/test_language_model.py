@@ -71,7 +71,7 @@ def test_negatives_by_direction() -> None:
 
 
 def test_dropout_before_the_softmax() -> None:
-    """With one layer the masks of a direction are those of the input, then of the top output."""
+    """With one layer, the masks are those of the inputs, then those of the top outputs."""
     torch.manual_seed(0)
     model = BiLm(tiny_model_config(dropout=0.3, lstm={"num_layers": 1}), VOCABULARY).train()
     words, inverse, targets = batch(model)
@@ -79,28 +79,55 @@ def test_dropout_before_the_softmax() -> None:
     torch.manual_seed(9)
     sums, _ = model(words, inverse, targets, state)
     torch.manual_seed(9)
-    layers, _ = model.layers(words, inverse, state)  # draws the masks of both directions' inputs
+    layers, _ = model.layers(words, inverse, state)  # draws the masks of the inputs
     softmax = model.softmax
     assert softmax is not None
     tops = torch.stack([outputs[-1] for outputs in layers])  # (directions, time, rows, dim)
     dropped = F.dropout(tops, 0.3, training=True)
     for direction in range(2):
-        given = (dropped[direction].flatten(0, 1), targets[direction].t().flatten())
-        expected = softmax(*(tensor.unsqueeze(0) for tensor in given), None).sum()
+        top = dropped[direction].flatten(0, 1).unsqueeze(0)
+        expected = softmax(top, targets[direction].t().flatten().unsqueeze(0), None).sum()
         torch.testing.assert_close(sums[direction], expected)
 
 
-def test_objective_is_the_mean_loss_times_the_time_steps() -> None:
+def test_objective_is_mean_loss_times_time_steps() -> None:
     sums = torch.tensor([30.0, 60.0])
     mean_loss = 0.5 * (30.0 / (ROWS * TIME) + 60.0 / (ROWS * TIME))
     assert training_objective(sums, ROWS).item() == pytest.approx(mean_loss * TIME)
 
 
-def test_a_model_without_vocabulary_has_no_loss() -> None:
+def test_model_without_vocabulary_has_no_loss() -> None:
     model = BiLm(tiny_model_config(), None)
     assert model.softmax is None
     words, inverse, targets = batch(model)
     with pytest.raises(ValueError, match="no softmax"):
         model(words, inverse, targets, model.zero_state(ROWS))
-    with pytest.raises(ValueError, match="size of its vocabulary"):
+    with pytest.raises(ValueError, match="vocabulary_size is None"):
         BiLm(tiny_model_config(characters=None), None)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_without_softmax_shares_all_other_weights(tied: bool) -> None:
+    changes = {"characters": None, "softmax": {"tied_to_input": True}} if tied else {}
+    model = BiLm(tiny_model_config(**changes), VOCABULARY).eval()
+    generator_state = torch.get_rng_state()
+    bare = model.without_softmax()
+    assert torch.equal(generator_state, torch.get_rng_state())
+    assert bare.softmax is None
+    assert model.softmax is not None
+    assert not any(module.training for module in bare.modules())
+    assert bare.vocabulary_size == VOCABULARY
+    own, expected = dict(bare.named_parameters()), dict(model.encoder_parameters())
+    assert own.keys() == expected.keys()
+    assert all(own[name] is expected[name] for name in own)
+
+
+def test_parameters_belong_to_encoder_or_softmax() -> None:
+    model = BiLm(tiny_model_config(), VOCABULARY)
+    assert [name for name, _ in model.softmax_parameters()] == ["softmax.weight", "softmax.bias"]
+    parts = dict(model.encoder_parameters()) | dict(model.softmax_parameters())
+    assert parts.keys() == dict(model.named_parameters()).keys()
+    tied = tiny_model_config(characters=None, softmax={"tied_to_input": True})
+    model = BiLm(tied, VOCABULARY)
+    assert [name for name, _ in model.softmax_parameters()] == ["softmax.bias"]
+    assert "encoder.weight" in dict(model.encoder_parameters())

@@ -1,4 +1,4 @@
-"""The layer against a cell written out in numpy, word by word."""
+"""The layer against a cell in numpy, word by word."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from bilm.kernels import c_library as native
+from bilm.kernels.lstm_types import LayerState
 from bilm.model.config import LstmConfig
 from bilm.model.projected_lstm import ProjectedLstm
 
@@ -53,12 +53,12 @@ def reference(lstm: ProjectedLstm, x: np.ndarray, c: np.ndarray, h: np.ndarray):
     return np.stack(outputs), c, h, clipped
 
 
-def inputs(lstm: ProjectedLstm) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def inputs(lstm: ProjectedLstm) -> tuple[torch.Tensor, LayerState]:
     torch.manual_seed(3)
     dims = (lstm.input_dim, lstm.config.dim, lstm.output_dim)
     shapes = ((TIME, ROWS, dims[0]), (ROWS, dims[1]), (ROWS, dims[2]))
     x, c, h = (torch.randn(*shape, dtype=torch.double) for shape in shapes)
-    return x, c, h
+    return x, LayerState(c, h)
 
 
 @pytest.mark.parametrize(
@@ -72,64 +72,68 @@ def inputs(lstm: ProjectedLstm) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
         {"dim": 1, "projection_dim": 1},
     ],
 )
-def test_equals_the_cell_written_out(changes: dict[str, object]) -> None:
+def test_equals_reference(changes: dict[str, object]) -> None:
     lstm = lstm_of(**changes)
-    x, c, h = inputs(lstm)
-    outputs, cell, hidden = lstm(x, c, h)
+    x, (c, h) = inputs(lstm)
+    outputs, (cell, hidden) = lstm(x, LayerState(c, h))
     expected, expected_c, expected_h, clipped = reference(lstm, x.numpy(), c.numpy(), h.numpy())
     np.testing.assert_allclose(outputs.detach().numpy(), expected, atol=1e-12)
     np.testing.assert_allclose(cell.detach().numpy(), expected_c, atol=1e-12)
     np.testing.assert_allclose(hidden.detach().numpy(), expected_h, atol=1e-12)
     if lstm.config.cell_clip or lstm.config.projection_clip:
-        assert clipped > 0  # the clips bind, or the test would not see them
+        assert clipped > 0  # otherwise the clips are not tested
 
 
-def test_without_projection_its_clip_does_nothing() -> None:
+def test_projection_clip_has_no_effect_without_projection() -> None:
     lstm = lstm_of(projection_dim=8, projection_clip=0.01)
     assert lstm.projection is None
-    outputs, _, _ = lstm(*inputs(lstm))
+    outputs, _ = lstm(*inputs(lstm))
     assert outputs.abs().max() > 0.1
 
 
-def test_gradients_are_those_of_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the plain loop, with which the fused one is compared: gradcheck goes back many times."""
-    monkeypatch.setattr(native, "is_available", lambda *_: False)
+def test_gradients_equal_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check the plain loop, the reference for C: gradcheck runs backward several times."""
+    monkeypatch.setenv("BILM_KERNELS", "torch")
     lstm = lstm_of(0.5, dim=3, projection_dim=2)
-    x, c, h = (t.requires_grad_() for t in inputs(lstm))
+    x, state = inputs(lstm)
+    c, h = state
+    for tensor in (x, c, h):
+        tensor.requires_grad_()
 
     def run(x: torch.Tensor, c: torch.Tensor, h: torch.Tensor, *_: torch.Tensor):
-        return lstm(x, c, h)
+        outputs, (cell, hidden) = lstm(x, LayerState(c, h))
+        return outputs, cell, hidden
 
     assert torch.autograd.gradcheck(run, (x, c, h, *lstm.parameters()), atol=1e-6)
 
 
-def test_a_row_keeps_its_state_from_its_length_on() -> None:
+def test_row_keeps_its_state_from_its_length_on() -> None:
     lstm = lstm_of()
-    x, c, h = inputs(lstm)
-    lengths = torch.tensor([0, 1, 3, 5, 6])
-    outputs, cell, hidden = lstm(x, c, h, lengths)
+    x, (c, h) = inputs(lstm)
+    lengths = torch.tensor([6, 5, 3, 1, 0])
+    outputs, (cell, hidden) = lstm(x, LayerState(c, h), lengths)
     for row, length in enumerate(lengths.tolist()):
-        one = (t[row : row + 1] for t in (c, h))
+        one = LayerState(c[row : row + 1], h[row : row + 1])
         if length == 0:
             assert torch.equal(cell[row], c[row])
             continue
-        alone, alone_c, alone_h = lstm(x[:length, row : row + 1], *one)
+        alone, (alone_c, alone_h) = lstm(x[:length, row : row + 1], one)
         torch.testing.assert_close(outputs[:length, row], alone[:, 0])
         torch.testing.assert_close(cell[row], alone_c[0])
         torch.testing.assert_close(hidden[row], alone_h[0])
 
 
-def test_two_halves_with_carried_state_equal_the_whole() -> None:
+def test_carried_state_equals_one_run() -> None:
     lstm = lstm_of()
-    x, c, h = inputs(lstm)
-    whole, whole_c, _ = lstm(x, c, h)
-    first, c1, h1 = lstm(x[:2], c, h)
-    second, c2, _ = lstm(x[2:], c1, h1)
-    torch.testing.assert_close(torch.cat([first, second]), whole)
-    torch.testing.assert_close(c2, whole_c)
+    x, state = inputs(lstm)
+    expected = lstm(x, state)
+    first = lstm(x[:2], state)
+    second = lstm(x[2:], first.state)
+    torch.testing.assert_close(torch.cat([first.outputs, second.outputs]), expected.outputs)
+    torch.testing.assert_close(second.state.cell, expected.state.cell)
 
 
-def test_initialisers() -> None:
+def test_initialization() -> None:
     torch.manual_seed(0)
     lstm = ProjectedLstm(LstmConfig(dim=4096, projection_dim=512, num_layers=1))
     limit = math.sqrt(6 / (1024 + 16384))

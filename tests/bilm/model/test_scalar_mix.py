@@ -16,7 +16,7 @@ def case() -> tuple[torch.Tensor, torch.Tensor]:
     return layers, mask
 
 
-def test_starts_as_the_plain_average() -> None:
+def test_starts_as_plain_average() -> None:
     layers, mask = case()
     mixed = ScalarMix(LAYERS)(layers, mask)
     torch.testing.assert_close(mixed[mask], layers.mean(dim=0)[mask])
@@ -27,22 +27,25 @@ def test_weights_and_gamma() -> None:
     layers, _ = case()
     w = np.array([0.3, -0.7, 1.1])
     shares = np.exp(w) / np.exp(w).sum()
-    mixed = ScalarMix(LAYERS, initial_weights=w.tolist(), initial_gamma=1.7)(list(layers))
+    mix = ScalarMix(LAYERS, initial_weights=w.tolist())
+    mix.gamma.data.fill_(1.7)
+    mixed = mix(list(layers))
     expected = 1.7 * np.einsum("l,lswd->swd", shares, layers.numpy())
     np.testing.assert_allclose(mixed.detach().numpy(), expected, atol=1e-6)
 
 
-def test_layer_norm_is_one_mean_and_variance_of_the_unmasked() -> None:
+def test_layer_norm_is_one_mean_and_variance_of_unmasked_elements() -> None:
     layers, mask = case()
-    layers[:, ~mask] = 1e6  # padding must not be seen
+    layers[:, ~mask] = 1e6  # padding must be ignored
     mixed = ScalarMix(LAYERS, layer_norm=True, initial_weights=[0, 50, 0])(layers, mask)
     elements = layers[1][mask].numpy()
     expected = (elements - elements.mean()) / elements.std()
     np.testing.assert_allclose(mixed[mask].detach().numpy(), expected, atol=1e-5)
 
 
-def test_penalty_is_on_the_weights_alone() -> None:
-    mix = ScalarMix(LAYERS, initial_weights=[1, 2, 3], initial_gamma=100.0, penalty=0.5)
+def test_penalty_is_on_weights_only() -> None:
+    mix = ScalarMix(LAYERS, initial_weights=[1, 2, 3], penalty=0.5)
+    mix.gamma.data.fill_(100.0)
     penalty = mix.regularization()
     assert penalty.item() == pytest.approx(7.0)
     penalty.backward()
@@ -60,7 +63,7 @@ def test_trainable_or_frozen() -> None:
     assert not any(p.requires_grad for p in frozen.parameters())
 
 
-def test_dropout_acts_in_training_only() -> None:
+def test_dropout_only_in_training() -> None:
     layers, mask = case()
     mix = ScalarMix(LAYERS, dropout=0.5)
     assert ((mix.train()(layers, mask) == 0) & mask.unsqueeze(-1)).any()
@@ -70,17 +73,17 @@ def test_dropout_acts_in_training_only() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"num_layers": 0}, "at least one layer"),
-        ({"num_layers": 3, "initial_weights": [1, 2]}, "2 numbers for 3 layers"),
+        ({"num_layers": 0}, "num_layers is 0"),
+        ({"num_layers": 3, "initial_weights": [1, 2]}, "2 numbers; it must have 3"),
         ({"num_layers": 3, "dropout": 1.0}, "dropout is 1.0"),
         ({"num_layers": 3, "penalty": -1}, "penalty is -1"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
+def test_rejects_bad_arguments(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ScalarMix(**arguments)  # type: ignore[arg-type]
 
 
-def test_wrong_number_of_layers() -> None:
-    with pytest.raises(ValueError, match="2 layers came in; the mix has 3"):
+def test_rejects_wrong_number_of_layers() -> None:
+    with pytest.raises(ValueError, match="got 2 layers; the mix has 3"):
         ScalarMix(3)(torch.zeros(2, 1, 1, 1))

@@ -1,4 +1,4 @@
-"""The encoder against a reference that says FIDELITY's rules in plain loops."""
+"""The encoder against a reference in plain loops."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def config(**changes: object) -> CharacterConfig:
     return CharacterConfig.model_validate({**fields, **changes})
 
 
-def randomised(encoder: TokenEncoder) -> TokenEncoder:
-    """Biases start at 0 or -2, where a wrong use of them would not show."""
+def randomized(encoder: TokenEncoder) -> TokenEncoder:
+    """Set random weights: initial biases of 0 or -2 would hide a wrong use of them."""
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in encoder.parameters():
@@ -60,8 +60,8 @@ def reference(encoder: TokenEncoder, ids: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("num_highway", [0, 1, 3])
 @pytest.mark.parametrize("output_dim", [7, 13])
-def test_equals_the_rules(activation: str, num_highway: int, output_dim: int) -> None:
-    encoder = randomised(
+def test_equals_reference(activation: str, num_highway: int, output_dim: int) -> None:
+    encoder = randomized(
         TokenEncoder(config(activation=activation, num_highway=num_highway), output_dim)
     )
     ids = char_ids(WORDS)
@@ -69,12 +69,12 @@ def test_equals_the_rules(activation: str, num_highway: int, output_dim: int) ->
     np.testing.assert_allclose(ours, reference(encoder, ids), atol=1e-5)
 
 
-def test_no_projection_where_the_width_fits() -> None:
+def test_no_projection_if_widths_are_equal() -> None:
     assert TokenEncoder(config(), 13).projection_weight is None
     assert TokenEncoder(config(), 12).projection_weight is not None
 
 
-def test_initialisers() -> None:
+def test_initialization() -> None:
     torch.manual_seed(0)
     fields = {"embedding_dim": 16, "filters": ((4, 512), (6, 1536)), "num_highway": 1}
     relu = TokenEncoder(CharacterConfig.model_validate(fields), 512)

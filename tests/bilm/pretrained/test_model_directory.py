@@ -9,12 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bilm.errors import BilmError, CheckpointError
+from bilm.errors import BilmError, CheckpointError, ConfigError
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import MosesTokenizer
 from bilm.text.vocabulary import Vocabulary
-from tests.bilm.small_corpus import write_corpus
 from tests.conftest import GOLDEN, tiny_model_config
 
 
@@ -49,7 +48,7 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
     assert again.tokenizer.tokenize("It's HERE.") == ["it", "'s", "here", "."]
 
 
-def test_published_files_become_a_directory(tmp_path: Path) -> None:
+def test_published_files_to_model_directory(tmp_path: Path) -> None:
     published = PretrainedBiLm.from_published(GOLDEN / "options.json", GOLDEN / "weights.hdf5")
     published.save_pretrained(tmp_path / "model")
     again = PretrainedBiLm.from_pretrained(tmp_path / "model")
@@ -59,7 +58,7 @@ def test_published_files_become_a_directory(tmp_path: Path) -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_files_are_reproducible(tmp_path: Path) -> None:
     for name in ("a", "b"):
         pretrained_of().save_pretrained(tmp_path / name)
     for file in (tmp_path / "a").iterdir():
@@ -71,7 +70,7 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
     ]
 
 
-def test_an_existing_directory_is_refused_unless_asked(tmp_path: Path) -> None:
+def test_rejects_existing_directory_unless_overwrite(tmp_path: Path) -> None:
     pretrained_of().save_pretrained(tmp_path / "model")
     with pytest.raises(CheckpointError, match="exists already"):
         pretrained_of().save_pretrained(tmp_path / "model")
@@ -109,10 +108,10 @@ def truncate(directory: Path) -> None:
 
 FAULTS: list[tuple[Callable[[Path], object], str]] = [
     (lambda d: (d / "config.json").unlink(), "No such file"),
-    (lambda d: (d / "model.safetensors").unlink(), "no weight file"),
-    (truncate, "not a whole safetensors file"),
-    (put("model.safetensors", b"\x80\x04\x95pickle"), "not a whole safetensors file"),
-    (put("model.safetensors", b"\xff" * 7 + b"\x7f{"), "not a whole safetensors file"),
+    (lambda d: (d / "model.safetensors").unlink(), "weight file .* does not exist"),
+    (truncate, "not an intact safetensors file"),
+    (put("model.safetensors", b"\x80\x04\x95pickle"), "not an intact safetensors file"),
+    (put("model.safetensors", b"\xff" * 7 + b"\x7f{"), "not an intact safetensors file"),
     (put("config.json", b"{}"), "model: is missing"),
     (edit_json("version", 2), "version"),
     (edit_json("format", "other"), "format"),
@@ -120,10 +119,10 @@ FAULTS: list[tuple[Callable[[Path], object], str]] = [
     (edit_json("vocabulary_size", 83), r"\(82, 6\).*must be F32 \(83, 6\)|82 words"),
     (edit_json("vocabulary_size", 1 << 30), r"must be F32 \(1073741824"),
     (edit_json("vocabulary_size", 1 << 31), "vocabulary_size: "),
-    (edit_json("vocabulary_size", None), "vocabulary_size is needed"),
+    (edit_json("vocabulary_size", None), "vocabulary_size is null"),
     (edit_json("tokenizer", {"name": "builtins.eval"}), "tokenizer.name: "),
     (edit_tensors(lambda t: t.pop("softmax.weight")), "lacks softmax.weight"),
-    (edit_tensors(lambda t: t.update(odd=torch.zeros(1))), "beyond the model, odd"),
+    (edit_tensors(lambda t: t.update(odd=torch.zeros(1))), "that the model does not have: odd"),
     (
         edit_tensors(lambda t: t.update({"softmax.bias": torch.zeros(82)})),
         r"softmax.bias' is F32 \(82,\); it must be F32 \(82, 1\)",
@@ -137,27 +136,58 @@ FAULTS: list[tuple[Callable[[Path], object], str]] = [
 
 
 @pytest.mark.parametrize(("fault", "message"), FAULTS)
-def test_each_fault_has_its_error(
-    fault: Callable[[Path], object], message: str, tmp_path: Path
-) -> None:
+def test_reports_each_fault(fault: Callable[[Path], object], message: str, tmp_path: Path) -> None:
     pretrained_of().save_pretrained(tmp_path / "model")
     fault(tmp_path / "model")
     with pytest.raises(BilmError, match=message):
         PretrainedBiLm.from_pretrained(tmp_path / "model")
 
 
-def test_no_such_directory(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no model directory"):
+def test_rejects_missing_directory(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="does not exist"):
         PretrainedBiLm.from_pretrained(tmp_path / "nothing")
 
 
-def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", {"train": [["a", "b"]]})
-    model = BiLm(tiny_model_config(), corpus.vocabulary_size)
-    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    assert PretrainedBiLm.from_weights(model.config, corpus, weights).vocabulary is not None
-    weights["softmax.bias"] = torch.zeros(1)  # copy_ would spread it over all rows
+def test_from_weights_rejects_other_shapes() -> None:
+    expected = pretrained_of()
+    config, words = expected.model.config, expected.vocabulary
+    assert words is not None
+    weights = {name: parameter.detach() for name, parameter in expected.model.named_parameters()}
+    found = PretrainedBiLm.from_weights(config, weights, words, expected.tokenizer)
+    assert found.vocabulary is words
+    assert found.tokenizer is expected.tokenizer
+    assert all(torch.equal(p, weights[name]) for name, p in found.model.named_parameters())
+    weights["softmax.bias"] = torch.zeros(1)  # copy_ would broadcast it to all rows
     with pytest.raises(
-        CheckpointError, match=r"here: 'softmax.bias' is \(1,\); it must be \(5, 1\)"
+        CheckpointError, match=r"here: 'softmax.bias' is \(1,\); it must be \(82, 1\)"
     ):
-        PretrainedBiLm.from_weights(model.config, corpus, weights, "here")
+        PretrainedBiLm.from_weights(config, weights, words, None, "here")
+    del weights["softmax.bias"]
+    with pytest.raises(CheckpointError, match=r"here differ .* softmax\.bias"):
+        PretrainedBiLm.from_weights(config, weights, words, None, "here")
+
+
+def test_open_finds_the_model_of_each_kind_of_directory(tmp_path: Path) -> None:
+    expected = pretrained_of()
+    expected.save_pretrained(tmp_path / "model")
+    expected.save_pretrained(tmp_path / "run" / "best")
+    published = tmp_path / "published"
+    expected.save_published(published / "options.json", published / "weights.hdf5")
+    assert PretrainedBiLm.open(published).vocabulary is None
+    assert expected.vocabulary is not None
+    expected.vocabulary.write(published / "vocab.txt")
+    for name in ("model", "run", "published"):
+        found = PretrainedBiLm.open(str(tmp_path / name))
+        assert found.vocabulary is not None
+        assert found.vocabulary.words == expected.vocabulary.words
+        assert (found.tokenizer is None) == (name == "published")
+        weights = dict(found.model.named_parameters())
+        assert all(torch.equal(p, weights[n]) for n, p in expected.model.named_parameters())
+
+
+def test_open_rejects_other_directories(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is neither a run"):
+        PretrainedBiLm.open(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(ConfigError, match="has no best model yet"):
+        PretrainedBiLm.open(tmp_path)

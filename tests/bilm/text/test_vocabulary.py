@@ -5,11 +5,23 @@ from pathlib import Path
 import pytest
 
 from bilm.errors import CorpusError
-from bilm.text.vocabulary import MAX_BYTES, Vocabulary
+from bilm.text.characters import SPECIAL_WORDS
+from bilm.text.vocabulary import (
+    BEGIN_SENTENCE_ID,
+    END_SENTENCE_ID,
+    MAX_VOCABULARY_BYTES,
+    UNKNOWN_ID,
+    Vocabulary,
+)
 from tests.conftest import GOLDEN
 
 
-def test_reads_and_writes_the_published_format(tmp_path: Path) -> None:
+def test_special_ids_follow_the_special_words() -> None:
+    ids = (BEGIN_SENTENCE_ID, END_SENTENCE_ID, UNKNOWN_ID)
+    assert [SPECIAL_WORDS[i] for i in ids] == ["<S>", "</S>", "<UNK>"]
+
+
+def test_reads_and_writes_published_format(tmp_path: Path) -> None:
     vocabulary = Vocabulary.read(GOLDEN / "vocab.txt")
     assert len(vocabulary) == 82
     assert vocabulary["<S>"] == 0
@@ -29,41 +41,41 @@ def test_reads_and_writes_the_published_format(tmp_path: Path) -> None:
         (b"", "first lines must be"),
         (b"the\nof\n", "first lines must be"),
         (b"<S>\n</S>\nthe\n", "first lines must be"),
-        (b"<S>\n</S>\n<UNK>\nthe\nof\nthe\n", "'the' stands twice.*lines 4 and 6"),
+        (b"<S>\n</S>\n<UNK>\nthe\nof\nthe\n", "'the' occurs twice.*lines 4 and 6"),
         (b"<S>\n</S>\n<UNK>\n\nthe\n", "line 4"),
         (b"<S>\n</S>\n<UNK>\nof the\n", "line 4"),
         (b"<S>\n</S>\n<UNK>\nthe\t12\n", "line 4"),
         (b"<S>\n</S>\n<UNK>\n\xff\n", "line 4 has the byte 0xff"),
     ],
 )
-def test_bad_files(content: bytes, message: str, tmp_path: Path) -> None:
+def test_rejects_bad_files(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
     path.write_bytes(content)
     with pytest.raises(CorpusError, match=message):
         Vocabulary.read(path)
 
 
-def test_missing_file(tmp_path: Path) -> None:
+def test_rejects_missing_file(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="No such file"):
         Vocabulary.read(tmp_path / "vocab.txt")
 
 
-def test_windows_line_ends(tmp_path: Path) -> None:
+def test_accepts_windows_line_endings(tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
     path.write_bytes(b"<S>\r\n</S>\r\n<UNK>\r\nthe\r\n")
     assert Vocabulary.read(path).words == ("<S>", "</S>", "<UNK>", "the")
 
 
-def test_too_large_or_no_file_at_all(tmp_path: Path) -> None:
+def test_rejects_large_files_and_directories(tmp_path: Path) -> None:
     with open(tmp_path / "large", "wb") as file:
-        file.truncate(MAX_BYTES + 1)
+        file.truncate(MAX_VOCABULARY_BYTES + 1)
     with pytest.raises(CorpusError, match="at most 67,108,864 are read"):
         Vocabulary.read(tmp_path / "large")
-    with pytest.raises(CorpusError, match="it is not a regular file"):
+    with pytest.raises(CorpusError, match="not a regular file"):
         Vocabulary.read(tmp_path)
 
 
-def test_what_is_no_vocabulary_is_not_quoted(tmp_path: Path) -> None:
+def test_error_does_not_quote_other_files(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("a secret\n")
     with pytest.raises(CorpusError, match="first lines must be") as caught:
         Vocabulary.read(tmp_path / "vocab.txt")

@@ -122,7 +122,7 @@ def test_a_brought_model_and_the_two_halves(text: Path, tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (["--pieces", 10], "--pieces 10: must be at least"),
-        (["--sentencepiece-model", "nowhere.model"], "no sentencepiece model at nowhere.model"),
+        (["--sentencepiece-model", "nowhere.model"], "nowhere.model does not exist"),
     ],
 )
 def test_bad_flags(text: Path, tmp_path: Path, flags: list[object], message: str) -> None:

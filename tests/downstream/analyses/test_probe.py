@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from bilm.errors import BilmError
-from downstream.analyses.probe import main, most_frequent_tags, read_words, word_vectors
-from downstream.texts.conllu import TaggedSentence
-from tests.downstream.topic_task import embedder, golden_bilm
+from downstream.analyses.probe import main
+from tests.downstream.topic_task import golden_bilm
 
 
 def write_conllu(path: Path, count: int, seed: int) -> Path:
-    """`run` is a noun after `the` and a verb after `they`: only its context tells."""
+    """Write sentences in which `run` is a noun after `the` and a verb after `they`."""
     rng = np.random.default_rng(seed)
     lines = []
     for _ in range(count):
@@ -38,12 +37,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def flags(place: Path, output: str, *more: str) -> list[str]:
     return [
-        *("--model", str(place / "model"), "--train", str(place / "train.conllu")),
-        *("--test", str(place / "test.conllu"), "--output", str(place / output), *more),
+        "--model",
+        str(place / "model"),
+        "--train",
+        str(place / "train.conllu"),
+        "--test",
+        str(place / "test.conllu"),
+        "--output",
+        str(place / output),
+        *more,
     ]
 
 
-def test_context_is_in_the_lstms_and_not_in_the_words(
+def test_lstm_layers_use_context_and_layer_0_does_not(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(flags(place, "page", "--strength", "100"))
@@ -59,35 +65,6 @@ def test_context_is_in_the_lstms_and_not_in_the_words(
     assert "| layer 1" in capsys.readouterr().out
 
 
-def test_vectors_are_those_of_the_embedder(place: Path) -> None:
-    sentences = read_words(place / "train.conllu", "upos", 10, seed=0)
-    assert sum(len(sentence.words) for sentence in sentences) == 9  # whole sentences only
-    model = embedder(place)
-    expected = np.concatenate(model.embed([s.words for s in sentences]), axis=1)
-    np.testing.assert_allclose(word_vectors(model, sentences, True), expected, atol=1e-6)
-
-
-def test_sentences_are_drawn_from_the_whole_file(tmp_path: Path) -> None:
-    rows = [f"1\tw{i}\t_\tX" + "\t_" * 6 + "\n\n" for i in range(300)]
-    (tmp_path / "a.conllu").write_text("".join(rows), encoding="utf-8")
-    drawn, same, other, every = (
-        [int(s.words[0][1:]) for s in read_words(tmp_path / "a.conllu", "upos", count, seed)]
-        for count, seed in ((30, 1), (30, 1), (30, 2), (300, 1))
-    )
-    assert drawn == same == sorted(drawn)
-    assert drawn != other
-    assert len(drawn) == 30
-    assert min(drawn) < 100
-    assert max(drawn) > 200
-    assert every == list(range(300))
-
-
-def test_a_new_word_gets_the_most_frequent_tag() -> None:
-    train = [TaggedSentence(("a", "b", "A", "a"), ("X", "Y", "Z", "Z"))]
-    test = [TaggedSentence(("a", "B", "new"), ("X", "X", "X"))]
-    assert list(most_frequent_tags(train, test)) == ["Z", "Y", "Z"]
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -95,10 +72,10 @@ def test_a_new_word_gets_the_most_frequent_tag() -> None:
         (["--seed", "-1"], "--seed is -1"),
         (["--strength", "-1"], "--strength is -1"),
         (["--strength", "nan"], "--strength is nan"),
-        (["--tags", "xpos"], "has one value of xpos only, '_'"),
+        (["--tags", "xpos"], "has only one value of xpos, '_'"),
         (["--train", "nowhere.conllu"], "there is no file"),
     ],
 )
-def test_mistakes_are_told(place: Path, more: list[str], message: str) -> None:
+def test_rejects_mistakes(place: Path, more: list[str], message: str) -> None:
     with pytest.raises(BilmError, match=message):
         main(flags(place, "mistake", *more))

@@ -10,7 +10,7 @@ from tests.downstream.topic_task import TOPICS, topic_texts
 TEXTS = [["a", "b", "c", "a"], ["c"], ["b", "x", "a"]]
 
 
-def test_pairs_within_the_window_are_counted_in_both_orders() -> None:
+def test_counts_pairs_within_the_window_in_both_orders() -> None:
     pairs = cooccurrences(TEXTS, ["a", "b", "c"], window=2).toarray()
     expected = np.zeros((3, 3))
     # a-b, a-c, b-c, b-a, c-a in the first text; b-a over the unknown x in the third
@@ -20,7 +20,7 @@ def test_pairs_within_the_window_are_counted_in_both_orders() -> None:
     np.testing.assert_array_equal(pairs, expected)
 
 
-def test_pairs_never_cross_texts_and_pieces_change_nothing(
+def test_pairs_do_not_cross_texts_or_depend_on_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole = cooccurrences(TEXTS * 5, ["a", "b", "c"], window=3).toarray()
@@ -32,7 +32,7 @@ def test_pairs_never_cross_texts_and_pieces_change_nothing(
     assert alone.sum() == 0
 
 
-def test_information_is_that_of_the_formula() -> None:
+def test_positive_information_matches_the_formula() -> None:
     pairs = cooccurrences(TEXTS, ["a", "b", "c"], window=2)
     counts = pairs.toarray()
     contexts = counts.sum(axis=0) ** 0.75
@@ -43,7 +43,7 @@ def test_information_is_that_of_the_formula() -> None:
     assert (got > 0).any()
 
 
-def test_words_of_one_topic_are_near_each_other() -> None:
+def test_words_of_one_topic_are_similar() -> None:
     texts = [text.split() for _, text in topic_texts(600, 0)]
     vectors = svd_vectors(texts, dim=4, window=5, seed=0)
     units = vectors.table / np.linalg.norm(vectors.table, axis=1, keepdims=True)
@@ -59,7 +59,7 @@ def test_words_of_one_topic_are_near_each_other() -> None:
     assert np.mean(same) > np.mean(other) + 0.4
 
 
-def test_the_seed_decides_and_few_words_are_enough() -> None:
+def test_vectors_follow_the_seed_and_sizes() -> None:
     texts = [text.split() for _, text in topic_texts(60, 0)]
     one, same = (svd_vectors(texts, dim=5, window=3, seed=3) for _ in range(2))
     np.testing.assert_array_equal(one.table, same.table)

@@ -6,13 +6,13 @@ from downstream.baselines.mean_vectors import mean_vectors, skip_gram, word_vect
 from tests.downstream.topic_task import topic_texts
 
 
-def test_words_and_marks_are_apart_and_small() -> None:
+def test_words_are_lower_cased_and_split_from_punctuation() -> None:
     expected = ["don't", "play", ",", "u", ".", "s", ".", "naïve", "!"]
     assert words_of("Don't PLAY, U.S. naïve!") == expected
     assert words_of(" \n") == []
 
 
-def test_means_are_of_the_known_words() -> None:
+def test_mean_covers_known_words_only() -> None:
     vectors = word_vectors(["a", "b"], np.array([[1.0, 2.0], [3.0, 6.0]], dtype=np.float32))
     means = mean_vectors(vectors, [["a", "b", "a"], ["b", "x"], ["x"], []])
     expected = np.array([[5 / 3, 10 / 3], [3, 6], [0, 0], [0, 0]])

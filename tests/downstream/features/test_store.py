@@ -11,9 +11,10 @@ import pytest
 
 from bilm.embedding.embedder import Embedder
 from bilm.errors import CheckpointError, CorpusError
+from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features import mapped_rows, texts_to_layers
-from downstream.features.store import Kind, Store, model_digest, open_store
+from downstream.features.store import Kind, Store, open_store
 from downstream.features.texts_to_layers import tokenize, windows_of
 from tests.downstream.order_task import order_texts, tiny_bilm
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bilm.errors import CheckpointError
+from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.classify import main
-from downstream.features.store import model_digest
 from tests.downstream.order_task import order_texts, tiny_bilm, write_csv
 
 
@@ -48,7 +48,8 @@ def test_the_bilm_learns_the_tasks_text_and_is_then_the_one_that_is_used(
 
 def test_a_model_without_softmax_cannot_go_on(tmp_path: Path) -> None:
     model = tiny_bilm()
-    model.model.softmax = None
-    PretrainedBiLm(model.model, None, model.tokenizer).save_pretrained(tmp_path / "model")
+    PretrainedBiLm(model.model.without_softmax(), None, model.tokenizer).save_pretrained(
+        tmp_path / "model"
+    )
     with pytest.raises(CheckpointError, match="cannot go on as a language model"):
         main(flags(tmp_path))

@@ -1,4 +1,4 @@
-"""The published files: a round trip to the bit, and an error of its own for each fault."""
+"""Round trips of published weights are bit-identical, and each fault has its own error."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def assert_identical(first: Path, second: Path) -> None:
         assert array.tobytes() == theirs[name].tobytes(), name
 
 
-def test_round_trip_is_identical_dataset_by_dataset(tmp_path: Path) -> None:
+def test_round_trip_is_bit_identical(tmp_path: Path) -> None:
     pretrained = PretrainedBiLm.from_published(OPTIONS, WEIGHTS)
     pretrained.save_published(tmp_path / "options.json", tmp_path / "weights.hdf5")
     assert_identical(WEIGHTS, tmp_path / "weights.hdf5")
@@ -65,7 +65,7 @@ def test_round_trip_is_identical_dataset_by_dataset(tmp_path: Path) -> None:
         ({"lstm": {"cell_clip": None, "skip_connections": False}}, None),
     ],
 )
-def test_every_kind_of_model(
+def test_round_trip_of_each_kind_of_model(
     changes: dict[str, Any], vocabulary_size: int | None, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
@@ -80,13 +80,6 @@ def test_every_kind_of_model(
     if model.config.softmax.tied_to_input:
         assert again.softmax is not None
         assert again.softmax.weight is again.encoder.weight
-
-
-def test_261_and_262_characters_are_the_same_model(tmp_path: Path) -> None:
-    options = json.loads(OPTIONS.read_text(encoding="utf-8"))
-    options["char_cnn"]["n_characters"] = 261
-    (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
-    assert load_published(tmp_path / "options.json", WEIGHTS).config.characters is not None
 
 
 def edit(file: h5py.File, name: str, data: Any) -> None:
@@ -150,7 +143,7 @@ FAULTS: list[tuple[Callable[[h5py.File], object], str]] = [
 
 
 @pytest.mark.parametrize(("fault", "message"), FAULTS)
-def test_each_fault_has_its_error(
+def test_reports_each_fault(
     fault: Callable[[h5py.File], object], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "weights.hdf5"
@@ -162,43 +155,20 @@ def test_each_fault_has_its_error(
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.9, 0.999])
-def test_truncated_files(share: float, tmp_path: Path) -> None:
+def test_rejects_truncated_file(share: float, tmp_path: Path) -> None:
     path = tmp_path / "weights.hdf5"
     data = WEIGHTS.read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
-    with pytest.raises(CheckpointError, match="not a whole HDF5 file"):
+    with pytest.raises(CheckpointError, match="not an intact HDF5 file"):
         load_published(OPTIONS, path)
 
 
-def test_no_such_weights(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="there is no weight file"):
+def test_rejects_missing_weights(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"weight file .* does not exist"):
         load_published(OPTIONS, tmp_path / "weights.hdf5")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda o: o.pop("lstm"), "lstm: is missing"),
-        (lambda o: o["lstm"].update(dimm=3), "lstm.dimm.*did you mean 'dim'"),
-        (lambda o: o["lstm"].update(dim="64"), "lstm.dim"),
-        (lambda o: o["lstm"].update(dim=8), "projection_dim is 16, above dim 8"),
-        (lambda o: o["lstm"].update(cell_clip=-1), "lstm.cell_clip"),
-        (lambda o: o.update(n_tokens_vocab=-5), "n_tokens_vocab"),
-        (lambda o: o["lstm"].update(n_layers=10**9), "num_layers"),
-        (lambda o: o["char_cnn"].update(n_characters=300), "char_cnn.n_characters"),
-        (lambda o: o["char_cnn"].update(activation="gelu"), "char_cnn.activation"),
-        (lambda o: (o.pop("char_cnn"), o.pop("n_tokens_vocab")), "neither char_cnn nor n_tokens"),
-    ],
-)
-def test_bad_options(change: Callable[[Any], object], message: str, tmp_path: Path) -> None:
-    options = json.loads(OPTIONS.read_text(encoding="utf-8"))
-    change(options)
-    (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=message):
-        load_published(tmp_path / "options.json", WEIGHTS)
-
-
-def test_a_vocabulary_of_another_size(tmp_path: Path) -> None:
+def test_rejects_vocabulary_of_another_size(tmp_path: Path) -> None:
     torch.manual_seed(0)
     save_published(BiLm(tiny_model_config(), 30), tmp_path / "o.json", tmp_path / "w.hdf5")
     with pytest.raises(CheckpointError, match=r"has 82 words; the model .* has 30"):
@@ -207,8 +177,8 @@ def test_a_vocabulary_of_another_size(tmp_path: Path) -> None:
         )
 
 
-def test_terabytes_that_were_never_written(tmp_path: Path) -> None:
-    """Options and weights agree on a shape; the file is of some kilobytes."""
+def test_rejects_huge_dataset_without_data(tmp_path: Path) -> None:
+    """Options and weights agree on a shape of terabytes, but the file has a few kilobytes."""
     save_published(BiLm(tiny_model_config(), 30), tmp_path / "o.json", tmp_path / "w.hdf5")
     options = json.loads((tmp_path / "o.json").read_text())
     options["n_tokens_vocab"] = 1 << 30
@@ -223,7 +193,7 @@ def test_terabytes_that_were_never_written(tmp_path: Path) -> None:
             load_published(tmp_path / "o.json", tmp_path / "w.hdf5")
 
 
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+def test_rejects_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "weights.hdf5")
     with pytest.raises(CheckpointError, match="it is not a regular file"):
         load_published(OPTIONS, tmp_path / "weights.hdf5")

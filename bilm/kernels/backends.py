@@ -1,0 +1,74 @@
+"""Choose the implementation of an operation: plain PyTorch or the C kernels.
+
+The environment variable `BILM_KERNELS` selects the backend:
+- `auto` (the default): `c` where it is possible, else `torch`. One warning is logged if the C
+  kernels cannot be built.
+- `torch`: plain PyTorch, the reference. `BILM_NATIVE=0` means the same.
+- `c`: like `auto`, but it is an error if the C kernels cannot be built.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import subprocess
+from typing import Literal, cast, get_args
+
+import torch
+from torch import Tensor
+
+from bilm.errors import ConfigError
+from bilm.kernels import c_library
+
+logger = logging.getLogger(__name__)
+
+Backend = Literal["torch", "c"]
+Request = Literal["auto", "torch", "c"]
+
+
+def choose(*tensors: Tensor, has_products: bool = False) -> Backend:
+    """Return the backend for an operation on `tensors`.
+
+    `has_products` is for an operation with matrix products, which autocast computes in a lower
+    precision. The C implementations of such operations do not support autocast.
+    """
+    requested = _requested()
+    if requested == "torch":
+        return "torch"
+    if has_products and torch.is_autocast_enabled(tensors[0].device.type):
+        return "torch"
+    if not all(tensor.is_cpu and tensor.dtype in c_library.FLOAT_TYPES for tensor in tensors):
+        return "torch"
+    return "c" if _can_use_c(is_required=requested == "c") else "torch"
+
+
+def product_dtype(weight: Tensor) -> torch.dtype:
+    """Return the dtype of matrix products with `weight`: that of autocast, if it is enabled."""
+    device = weight.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+
+
+def _requested() -> Request:
+    requested = os.environ.get("BILM_KERNELS")
+    if not requested:
+        return "torch" if os.environ.get("BILM_NATIVE") == "0" else "auto"
+    if requested not in get_args(Request):
+        values = ", ".join(get_args(Request))
+        raise ConfigError(f"BILM_KERNELS is {requested!r}; it must be one of: {values}")
+    return cast(Request, requested)
+
+
+@functools.cache
+def _can_use_c(is_required: bool) -> bool:
+    try:
+        c_library.library()
+    except (OSError, subprocess.SubprocessError) as error:
+        if is_required:
+            raise ConfigError(
+                f"BILM_KERNELS is c, but the C kernels cannot be built: {error}. Install a C "
+                "compiler with OpenMP, or set BILM_KERNELS to auto or torch."
+            ) from None
+        logger.warning("the C kernels cannot be built, so PyTorch is used, slower: %s", error)
+        return False
+    return True

@@ -1,0 +1,48 @@
+"""The head of `downstream.classify` on a biLM of the same shape with random weights.
+
+Its representations go through a temporary memory-mapped file beside the output.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bilm.model.language_model import BiLm
+from bilm.pretrained.model_directory import PretrainedBiLm
+from downstream.baselines.baseline import TITLES, Baseline
+from downstream.settings.sections import Settings
+from downstream.tasks.classification import Task
+from downstream.training.experiment import run
+
+
+def untrained_bilm(settings: Settings, task: Task, progress: bool | None) -> Baseline:
+    """Train the head of `settings` on an untrained biLM, without word vectors."""
+    start = time.process_time()
+    settings = settings.without_vectors()
+    parent = Path(settings.output).resolve().parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".untrained.", dir=parent) as directory:
+        model = Path(directory) / "model"
+        save_untrained(Path(settings.model), model, settings.train.seed)
+        cached = settings.model_copy(update={"cache": str(Path(directory) / "representations")})
+        best, _, _ = run(cached, task, model, progress).chosen()
+    chosen: dict[str, Any] = {"mix": best.mix, "head": settings.head.kind}
+    cpu_seconds = time.process_time() - start
+    return Baseline("untrained", TITLES["untrained"], chosen, best.scores, cpu_seconds)
+
+
+def save_untrained(source: Path, directory: Path, seed: int) -> None:
+    """Write a model with the shape, vocabulary and tokenizer of `source` and random weights."""
+    trained = PretrainedBiLm.open(source)
+    config = trained.model.config
+    torch.manual_seed(seed)
+    # Representations need no softmax; a model of word ids needs its vocabulary.
+    size = None if config.characters is not None else trained.model.vocabulary_size
+    vocabulary = None if size is None else trained.vocabulary
+    untrained = PretrainedBiLm(BiLm(config, size), vocabulary, trained.tokenizer)
+    untrained.save_pretrained(directory)

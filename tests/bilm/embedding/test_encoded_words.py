@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from bilm.embedding.embedder import Embedder, Limits
+from bilm.model.language_model import BiLm
+from bilm.pretrained.model_directory import PretrainedBiLm
+from tests.bilm.embedding.golden_model import SENTENCES, golden_embedder
+from tests.conftest import tiny_model_config
+
+
+def test_encodes_each_word_once_and_bounds_the_table() -> None:
+    cached = golden_embedder()
+    first = cached.embed(SENTENCES)
+    distinct = {word for sentence in SENTENCES for word in sentence} | {"<S>", "</S>"}
+    assert cached._encoded_words.num_encoded == len(cached._encoded_words) == len(distinct)
+    again = cached.embed(SENTENCES[::-1])[::-1]
+    assert cached._encoded_words.num_encoded == len(distinct)
+    # With a table that is too small, words are encoded again and the numbers stay the same.
+    small = golden_embedder(batch_words=16, window_words=64, cached_words=12)
+    for _ in range(2):
+        for one, two, other in zip(small.embed(SENTENCES), first, again, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-6)
+            np.testing.assert_allclose(other, two, atol=1e-6)
+    assert small._encoded_words.num_encoded > len(distinct)
+    assert len(small._encoded_words) <= 2 * 16 + 12
+
+
+def test_clears_the_table_when_weights_change() -> None:
+    torch.manual_seed(0)
+    model = BiLm(tiny_model_config(), None)
+    embedder = Embedder(PretrainedBiLm(model))
+    (before,) = embedder.embed([["a", "word"]])
+    with torch.no_grad():
+        next(model.encoder.parameters()).mul_(2.0)
+    (after,) = embedder.embed([["a", "word"]])
+    (fresh,) = Embedder(PretrainedBiLm(model)).embed([["a", "word"]])
+    assert abs(before[0] - after[0]).max() > 1e-3
+    np.testing.assert_array_equal(after, fresh)
+
+
+@pytest.fixture
+def frequent_thread_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("frequent_thread_switches")
+def test_eight_threads_share_one_embedder() -> None:
+    """The table has 20 words, so each request moves rows that other threads have looked up."""
+    torch.manual_seed(0)
+    pretrained = PretrainedBiLm(BiLm(tiny_model_config(), None))
+    texts = [
+        [[f"word{(7 * thread + 3 * i + k) % 60}" for k in range(5)] for i in range(40)]
+        for thread in range(8)
+    ]
+    expected = [Embedder(pretrained).embed(text) for text in texts]
+    limits = Limits(batch_words=40, window_words=40, cached_words=20)
+    shared = Embedder(pretrained, limits)
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(shared.embed, texts))
+    for arrays, others in zip(found, expected, strict=True):
+        for array, other in zip(arrays, others, strict=True):
+            np.testing.assert_allclose(array, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
+def test_copies_start_with_an_empty_table(how: str) -> None:
+    embedder = golden_embedder()
+    (expected,) = embedder.embed(SENTENCES[:1])
+    copied = copy.deepcopy(embedder) if how == "deepcopy" else pickle.loads(pickle.dumps(embedder))
+    assert len(copied._encoded_words) == 0
+    np.testing.assert_allclose(copied.embed(SENTENCES[:1])[0], expected, atol=1e-6)

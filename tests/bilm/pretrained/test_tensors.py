@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from bilm.errors import CheckpointError, OutputError
+from bilm.pretrained import tensors as tensors_module
+from bilm.pretrained.tensors import TensorFile, load_tensors, save_tensors
+
+TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    save_tensors(TENSORS, path)
+    found = load_tensors(path)
+    assert found.keys() == TENSORS.keys()
+    assert all(torch.equal(found[name], TENSORS[name]) for name in TENSORS)
+    with TensorFile(path) as file:
+        assert file.names == {"a", "b"}
+        assert file.dtype_and_shape("a") == ("F32", (2, 3))
+        assert file.dtype_and_shape("b") == ("I64", (2,))
+        assert torch.equal(file.tensor("b"), TENSORS["b"])
+        with pytest.raises(CheckpointError, match=r"x\.safetensors has no tensor 'c'"):
+            file.tensor("c")
+        with pytest.raises(CheckpointError, match="not an intact"):
+            file.dtype_and_shape("c")
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80\x04\x95pickle", b"\xff" * 7 + b"\x7f{"])
+def test_rejects_other_content(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(OutputError, match=r"x\.safetensors is not an intact safetensors file"):
+        TensorFile(path, OutputError)
+
+
+def test_rejects_truncated_missing_and_irregular_files(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    save_tensors(TENSORS, path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match="not an intact"):
+        load_tensors(path)
+    with pytest.raises(CheckpointError, match="No such file"):
+        load_tensors(tmp_path / "missing")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match="not a regular file"):
+        load_tensors(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    ("message", "number"),
+    [("No space left on device (os error 28)", errno.ENOSPC), ("broken", errno.EIO)],
+)
+def test_failed_write_is_os_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str, number: int
+) -> None:
+    def fail(tensors: object, path: object) -> None:
+        raise tensors_module.SafetensorError(message)
+
+    monkeypatch.setattr(tensors_module, "save_file", fail)
+    with pytest.raises(OSError, match=re.escape(message)) as error:
+        save_tensors(TENSORS, tmp_path / "x.safetensors")
+    assert error.value.errno == number

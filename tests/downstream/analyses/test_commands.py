@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+@pytest.mark.parametrize("name", ["layers", "penalty", "sample_efficiency", "probe", "neighbours"])
+def test_help_imports_no_large_library(name: str) -> None:
+    code = (
+        "import sys\n"
+        f"from downstream.analyses.{name} import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as e: assert e.code == 0\n"
+        "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True)

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bilm.errors import ConfigError
+from downstream.baselines.baseline import NAMES, TITLES, Baseline
+from downstream.baselines.comparison import (
+    Comparison,
+    baselines_page,
+    baselines_table,
+    chosen_names,
+)
+from downstream.settings.sections import DataSettings, Settings
+from downstream.tasks.classification import Task
+from downstream.tasks.scores import score
+
+LABELS = np.array([0, 1, 1, 0])
+
+
+def baseline(name: str, num_wrong: int) -> Baseline:
+    predicted = LABELS.copy()
+    predicted[:num_wrong] = 1 - predicted[:num_wrong]
+    scores = {split: score(LABELS, predicted, ("a", "b")) for split in ("validation", "test")}
+    return Baseline(name, TITLES[name], {"C": 4.0}, scores, cpu_seconds=12.4)
+
+
+def test_chooses_all_that_can_run_by_default() -> None:
+    assert chosen_names(None, has_vectors=True, has_model=True) == NAMES
+    assert chosen_names(None, has_vectors=False, has_model=False) == (
+        "majority",
+        "tfidf",
+        "svm",
+        "svd",
+        "skipgram",
+    )
+
+
+def test_chosen_names_have_a_fixed_order() -> None:
+    assert chosen_names("svd, tfidf", has_vectors=False, has_model=False) == ("tfidf", "svd")
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ("bert", "--which has 'bert'; it must be one of majority, tfidf"),
+        ("glove", "needs --vectors FILE"),
+        ("tfidf,untrained", "needs --model DIR"),
+    ],
+)
+def test_rejects_names_that_cannot_run(which: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        chosen_names(which, has_vectors=False, has_model=False)
+
+
+def test_table_and_page() -> None:
+    baselines = [baseline("tfidf", 0), baseline("svm", 1)]
+    table = baselines_table(baselines)
+    _, _, first, second = table.splitlines()
+    cells = [cell.strip() for cell in first.strip("|").split("|")]
+    assert cells == [TITLES["tfidf"], "100.00", "100.00", "100.00", "C 4.0", "12"]
+    assert "| 75.00 " in second
+    data = DataSettings(train="train.csv", test="test.csv")
+    settings = Settings(model="model", output="output", data=data)
+    task = Task({}, ("a", "b"), {}, {"train": LABELS, "validation": LABELS, "test": LABELS})
+    page = baselines_page(Comparison(settings, task, baselines))
+    assert page.paragraphs[-1] == table
+    assert "4 train, 4 validation, 4 test texts" in page.paragraphs[1]
+    assert list(page.figures) == ["settings", "classes", "texts", "baselines", "peak_memory_gib"]
+    assert page.figures["texts"] == {"train": 4, "validation": 4, "test": 4}
+    assert list(page.figures["baselines"][0]) == [
+        "name",
+        "title",
+        "chosen",
+        "scores",
+        "cpu_seconds",
+    ]
