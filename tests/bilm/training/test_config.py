@@ -176,9 +176,9 @@ def change(path: str, value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("model.lstm.projection_dim", 5000, "above dim 4096"),
-        ("model.characters.filters", [[51, 4]], "width 51"),
-        ("model.softmax.tied_to_input", True, "no word embeddings to tie"),
+        ("model.lstm.projection_dim", 5000, "it must be below dim, which is 4096"),
+        ("model.characters.filters", [[51, 4]], "a width of 51"),
+        ("model.softmax.tied_to_input", True, "has no word embeddings"),
         ("deepspeed.zero_optimization.stage", 2, "sparse gradients"),
         ("deepspeed.gradient_accumulation_steps", 5, "must be a multiple of 5"),
         ("deepspeed.sparse_gradients", True, "by itself"),
