@@ -38,6 +38,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bilm.distributed.process import peak_memory_bytes
 from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder, Limits
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
@@ -183,7 +184,7 @@ def dump_memory(model: BiLm, sentences: Sentences, directory: Path) -> None:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         seconds = time.perf_counter() - begun
         # This is the maximum over all children so far, so the longer text is second.
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        peak = peak_memory_bytes(resource.getrusage(resource.RUSAGE_CHILDREN)) / 2**20
         figure = {"figure": "dump", "sentences": repeats * len(sentences), "peak_mib": round(peak)}
         print(json.dumps({**figure, "seconds": round(seconds, 1)}))
 

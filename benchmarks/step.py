@@ -34,8 +34,8 @@ from bilm.distributed.process import keep_freed_memory
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm, training_objective
 from bilm.training.config import Config, load_config
+from bilm.training.model_inputs import batch_tensors
 from bilm.training.optimizers import build_optimizer
-from bilm.training.step import batch_tensors
 
 
 def needed_operations(config: Config, rows: int, time_steps: int, num_distinct: int) -> float:

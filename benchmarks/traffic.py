@@ -23,6 +23,7 @@ import torch.distributed
 from torch import Tensor
 
 from bilm.corpus.reader import Corpus
+from bilm.distributed.process import rank_numbers
 from bilm.errors import run_command
 from bilm.training.config import load_config
 
@@ -50,18 +51,18 @@ def main() -> int:
     config = load_config(arguments.config, arguments.override)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    from bilm.training import loop as training
+    from bilm.training import setup
 
-    take_step = training.Run.take_step
+    take_step = setup.take_step
 
     def counted_step(*args: Any) -> Any:
         torch.distributed.all_reduce = _counted("all_reduce", torch.distributed.all_reduce)
         torch.distributed.all_gather = _counted("all_gather", torch.distributed.all_gather)
         return take_step(*args)
 
-    training.Run.take_step = counted_step  # type: ignore[method-assign]
-    training.dry_run(config)
-    if os.environ.get("RANK", "0") == "0":
+    setup.take_step = counted_step
+    setup.dry_run(config)
+    if rank_numbers().rank == 0:
         size = Corpus.open(config.data.corpus).vocabulary_size
         table = size * (config.model.lstm.projection_dim + 1) * 4
         figures = {"dense_bytes": _sent["all_reduce"], "sparse_bytes": _sent["all_gather"]}

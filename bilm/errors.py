@@ -1,8 +1,8 @@
-"""The errors that are a user's to mend, and the one place that turns them into an exit code.
+"""The errors that the user can fix, and the function that turns them into exit codes.
 
-Each message names the thing, its value, the rule it breaks and the remedy. Commands run their
-`main` through `run_command`, which prints such an error without a traceback and exits with 2.
-Anything else is our own fault and keeps its traceback.
+Each message gives the object, its value, the rule it breaks and what to do. Commands run their
+`main` through `run_command`, which prints such an error without a traceback and exits with 2. Any
+other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ INTERRUPTED_EXIT_CODE = 130
 
 
 class BilmError(Exception):
-    """Base of every error that a user can mend."""
+    """Base class of errors that the user can fix."""
 
     exit_code = USER_ERROR_EXIT_CODE
 
 
 class ConfigError(BilmError):
-    """A configuration file, or an override of it, breaks a rule."""
+    """A configuration file or an override breaks a rule."""
 
 
 class CorpusError(BilmError):
@@ -37,34 +37,34 @@ class CheckpointError(BilmError):
 
 
 class TokenizerError(BilmError):
-    """A tokeniser is unknown, missing, or cannot be loaded."""
+    """A tokenizer is unknown, missing, or cannot be loaded."""
 
 
 class OutputError(BilmError):
-    """Results cannot be written where they were asked for."""
+    """Results cannot be written to the requested path."""
 
 
 class DivergedError(BilmError):
-    """Training met a loss or gradient that is not a finite number."""
+    """A loss or a gradient is not finite."""
 
     exit_code = DIVERGED_EXIT_CODE
 
 
 class PeerError(BilmError):
-    """Another rank has failed, and has said why."""
+    """Another rank has failed and has printed the reason."""
 
 
 class LostRankError(BilmError):
-    """A rank of this run is gone, or does not answer."""
+    """A rank of this run has exited or does not respond."""
 
     exit_code = LOST_RANK_EXIT_CODE
 
 
 def run_command(main: Callable[[], int | None], tear_down: bool = True) -> NoReturn:
-    """Run `main` as a command: user errors go to stderr in one message, with exit code 2.
+    """Run `main` as a command; print a user error to stderr and exit with its code.
 
-    Without `tear_down` the process ends at once, when all is said and written: the threads of a
-    communication library have been seen to abort in the interpreter's own slow end.
+    Without `tear_down` the process exits at once, after flushing its output: the threads of
+    communication libraries and of HDF5 can abort while the interpreter shuts down.
     """
     try:
         code = main() or 0
@@ -77,8 +77,8 @@ def run_command(main: Callable[[], int | None], tear_down: bool = True) -> NoRet
         print("interrupted", file=sys.stderr)
         code = INTERRUPTED_EXIT_CODE
     except BrokenPipeError:
-        # The reader of our output (`| head`) has left. Point stdout elsewhere, so that the
-        # interpreter's own flush at exit does not complain a second time.
+        # The reader of the output (`| head`) has exited. Redirect stdout, so that the flush at
+        # interpreter exit does not fail a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     if not tear_down:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import ConfigError, CorpusError
 from bilm.files.reading import sha256_of
 from bilm.files.strict_json import read_json
@@ -63,14 +63,10 @@ class Stages:
         if code != 0:
             last = log.read_text(encoding="utf-8", errors="replace")[-2000:]
             raise CorpusError(f"stage {name} exited with {code}; {log} ends with:\n{last}")
-        done = Done(name, words, seconds, _peak_gib(usage), output, configs)
+        done = Done(name, words, seconds, peak_memory_bytes(usage) / 2**30, output, configs)
         write_text(path, json.dumps(asdict(done), indent=1) + "\n")
         print(f"{name}: {seconds:.0f} s, {done.peak_memory_gib:.2f} GiB", flush=True)
         return done
-
-
-def _peak_gib(usage: resource.struct_rusage) -> float:
-    return usage.ru_maxrss / 2**20  # KiB on Linux
 
 
 def _executable(words: list[str]) -> list[str]:

@@ -1,12 +1,11 @@
-"""`bilm.commands.convert` as a script, for launchers that take a path."""
+"""Run `bilm.commands.convert` as a script, for launchers that need a path."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bilm.commands.convert import main
-from bilm.errors import run_command
+from bilm.commands.convert import run
 
 if __name__ == "__main__":
-    run_command(main)
+    run()

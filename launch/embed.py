@@ -1,12 +1,11 @@
-"""`bilm.commands.embed` as a script, for launchers that take a path."""
+"""Run `bilm.commands.embed` as a script, for launchers that need a path."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bilm.commands.embed import main
-from bilm.errors import run_command
+from bilm.commands.embed import run
 
 if __name__ == "__main__":
-    run_command(main, tear_down=False)
+    run()

@@ -1,9 +1,11 @@
-"""bilm/commands/config."""
+"""Check a configuration: `python -m bilm.commands.config configs/big.json [section.key=value ...]`
+
+Prints the configuration with all defaults filled in.
+"""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from bilm.errors import run_command
@@ -13,13 +15,14 @@ from bilm.training.config import load_config
 def main() -> int:
     """Check a configuration and print it with all defaults filled in."""
     parser = argparse.ArgumentParser(
-        prog="python -m bilm.commands.config", description=main.__doc__
+        prog="python -m bilm.commands.config",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("file", type=Path, help="a configuration, for example configs/big.json")
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_args()
-    config = load_config(arguments.file, arguments.override)
-    sys.stdout.write(config.model_dump_json(indent=2) + "\n")
+    print(load_config(arguments.file, arguments.override).model_dump_json(indent=2))
     return 0
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 from bilm.errors import run_command
 from bilm.text.tokenizers import NAMES, TokenizerName
@@ -102,5 +103,10 @@ def _to_published(arguments: ToPublished) -> None:
     print(f"wrote {arguments.output / 'options.json'} and weights.hdf5")
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command and exit."""
     run_command(main)
+
+
+if __name__ == "__main__":
+    run()

@@ -20,7 +20,7 @@ import logging
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
@@ -228,5 +228,10 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command and exit."""
     run_command(main, tear_down=False)  # HDF5 can crash at exit after a failed write
+
+
+if __name__ == "__main__":
+    run()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from bilm.errors import ConfigError, run_command
 
@@ -34,7 +34,7 @@ def main() -> int:
         raise ConfigError("there is nothing to write; pass --model, --published, or both")
     # These imports load torch; they are here so that --help is fast.
     from bilm.pretrained.export import export_model, export_published
-    from bilm.training.run_models import model_of_run
+    from bilm.training.run_directory import model_of_run
 
     pretrained = model_of_run(arguments.run, arguments.which)
     if arguments.model is not None:
@@ -69,5 +69,10 @@ def _parse() -> Arguments:
     return Arguments(**vars(parser.parse_args()))
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command and exit."""
     run_command(main)
+
+
+if __name__ == "__main__":
+    run()

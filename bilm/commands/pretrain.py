@@ -1,11 +1,11 @@
 """Pretrain a biLM: `deepspeed launch/pretrain.py --config configs/big.json [section.key=value ...]`
 
-The same command on an existing `train.output_dir` resumes that run. Without the `deepspeed`
-launcher (`python launch/pretrain.py ...`) it is a run of one rank.
+With an existing `train.output_dir` the same command resumes that run. Without the `deepspeed`
+launcher (`python launch/pretrain.py ...`) the run has one rank.
 
-Exit codes: 0 done; 2 a mistake in the configuration, the corpus or the run directory; 3 a loss that
-is not a number; 4 a rank is lost; 75 stopped by a signal and saved. After 4 and 75 the same command
-goes on from there.
+Exit codes: 0 finished; 2 an error in the configuration, the corpus or the run directory; 3 a loss
+or a gradient is not finite; 4 a rank was lost; 75 stopped by a signal, after saving a checkpoint.
+After 4 and 75, run the same command to resume.
 """
 
 from __future__ import annotations
@@ -15,76 +15,103 @@ import logging
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from bilm.distributed.process import settle
+from bilm.distributed.process import configure_process, rank_numbers
 from bilm.errors import USER_ERROR_EXIT_CODE, ConfigError, run_command
 from bilm.training.config import load_config
 
 
-def main() -> int:
-    """Read the configuration, then train, plan, or try one step."""
-    arguments = _arguments()
-    is_first = os.environ.get("RANK", "0") == "0"
-    try:
-        config = load_config(arguments.config, arguments.override)
-    except ConfigError:
-        if is_first:
-            raise
-        time.sleep(2)  # the launcher ends all ranks when one has left: let rank 0 speak first
-        return USER_ERROR_EXIT_CODE
-    _set_up_logging(is_first)
-    if arguments.plan:
-        if is_first:
-            from bilm.commands.plan import plan
+@dataclass(frozen=True)
+class Options:
+    """The command line."""
 
-            print(plan(config, arguments.words_per_second))
+    config: Path
+    overrides: tuple[str, ...]
+    fresh: bool
+    plan: bool
+    words_per_second: float | None
+    dry_run: bool
+
+
+def main() -> int:
+    """Read the configuration, then train, print the plan, or try one step."""
+    options = _parse()
+    rank = rank_numbers().rank
+    try:
+        config = load_config(options.config, options.overrides)
+    except ConfigError:
+        if rank == 0:
+            raise
+        time.sleep(2)  # let rank 0 print the error: the launcher ends all ranks when one exits
+        return USER_ERROR_EXIT_CODE
+    _set_up_logging(rank)
+    if options.plan:
+        if rank == 0:
+            from bilm.commands.plan import format_plan, make_plan
+
+            print(format_plan(make_plan(config, options.words_per_second)))
         return 0
-    settle()
-    # torch and deepspeed only now, so that --help and mistakes answer at once
+    configure_process()
+    # torch and deepspeed are imported late, so that --help and configuration errors are fast
     from bilm.training.setup import dry_run, train
 
-    return dry_run(config) if arguments.dry_run else train(config, arguments.fresh)
+    return dry_run(config) if options.dry_run else train(config, options.fresh)
 
 
-def _arguments() -> argparse.Namespace:
+def _parse() -> Options:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", type=Path, required=True, help="for example configs/big.json")
     parser.add_argument(
-        "--fresh", action="store_true", help="refuse an output_dir that holds a run already"
+        "--fresh", action="store_true", help="fail if output_dir already contains a run"
     )
     parser.add_argument(
         "--plan",
         action="store_true",
-        help="print parameters, memory, traffic, steps, disk and hours; start nothing",
+        help="print parameters, memory, traffic, steps, disk space and hours, and exit",
     )
     parser.add_argument(
         "--words-per-second",
         type=float,
-        help="measured speed of one rank, for the hours of --plan",
+        help="measured throughput of one rank, for the hours of --plan",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="run one step at the real shapes, keep nothing"
+        "--dry-run", action="store_true", help="run one step at the real shapes and write nothing"
     )
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # from the launcher
     parser.add_argument("override", nargs="*", help="section.key=value")
-    return parser.parse_intermixed_args()
+    arguments = parser.parse_intermixed_args()
+    return Options(
+        config=arguments.config,
+        overrides=tuple(arguments.override),
+        fresh=arguments.fresh,
+        plan=arguments.plan,
+        words_per_second=arguments.words_per_second,
+        dry_run=arguments.dry_run,
+    )
 
 
-def _set_up_logging(is_first: bool) -> None:
-    rank = "" if is_first else f"[rank {os.environ['RANK']}] "
+def _set_up_logging(rank: int) -> None:
+    prefix = "" if rank == 0 else f"[rank {rank}] "
     logging.basicConfig(
-        level=logging.INFO if is_first else logging.WARNING,
-        format=f"%(asctime)s {rank}%(message)s",
+        level=logging.INFO if rank == 0 else logging.WARNING,
+        format=f"%(asctime)s {prefix}%(message)s",
         datefmt="%H:%M:%S",
         stream=sys.stderr,
     )
-    # DeepSpeed logs its whole configuration at each start.
+    # At the default level DeepSpeed logs its whole configuration at each start.
     os.environ.setdefault("DS_LOG_LEVEL", "warning")
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
 
 
-if __name__ == "__main__":
+def run() -> NoReturn:
+    """Run the command and exit."""
     run_command(main, tear_down=False)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,11 +1,11 @@
-"""The one module that talks to DeepSpeed: ranks, gradients over ranks, weights of any ZeRO stage.
+"""A model and its optimizer under DeepSpeed. Only this module imports DeepSpeed.
 
 DeepSpeed averages gradients over ranks: dense ones by all-reduce, the sparse rows of the sampled
-softmax by gathering rows. Its own clipping misses sparse gradients, so at stage 0 we clip between
-backward and step; at stages 1 to 3, which have no sparse gradients, it clips.
+softmax by gathering rows. Its own clipping ignores sparse gradients, so at ZeRO stage 0 `Engine`
+clips between backward and step; at stages 1 to 3, which have no sparse gradients, DeepSpeed clips.
 
-Weights and optimiser state go in and out whole, parameter by parameter, whatever the stage, so
-that a checkpoint does not depend on the number of ranks, and holds no pickle.
+At every stage, weights and optimizer state are read and loaded as complete tensors, parameter by
+parameter. A checkpoint therefore does not depend on the number of ranks, and contains no pickle.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import deepspeed
 import torch
-import torch.distributed
 from deepspeed.utils import (
     safe_get_full_optimizer_state,
     safe_set_full_optimizer_state,
@@ -25,30 +25,44 @@ from deepspeed.utils import (
 )
 from torch import Tensor, nn
 
-from bilm.corpus.global_batch import RankShare
-from bilm.distributed.ranks import Cluster
+from bilm.distributed.ranks import Ranks
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm
-from bilm.training.config import Config
-from bilm.training.optimizers import STATE_NAMES, build_optimizer
 
-_PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """The settings of an engine."""
+
+    deepspeed: dict[str, Any]  # DeepSpeed's own configuration
+    stage: int  # of ZeRO
+    max_gradient_norm: float | None
+    dtype: torch.dtype  # of matrix products
+    state_names: tuple[str, ...]  # tensors of the weight's shape in the optimizer's state
 
 
 class Engine:
-    """A model and its optimiser under DeepSpeed."""
+    """A model and its optimizer under DeepSpeed."""
 
-    def __init__(self, cluster: Cluster, model: BiLm, config: Config) -> None:
-        stage = config.deepspeed.zero_optimization.stage
-        self._cluster = cluster
-        self._max_norm = config.train.max_gradient_norm
-        self.is_partitioned = stage > 0
-        self._dtype = _PRECISIONS[config.train.precision]
-        self.model = model.to(cluster.device)
-        optimizer = build_optimizer(config.train.optimizer, self.model)
-        self._state_names = STATE_NAMES[config.train.optimizer.name]
+    def __init__(
+        self,
+        ranks: Ranks,
+        model: BiLm,
+        optimizer: torch.optim.Optimizer,
+        settings: EngineSettings,
+    ) -> None:
+        """Wrap `model`, which must be on the device of `ranks`, and an optimizer of its weights."""
+        self.model = model
+        self.is_partitioned = settings.stage > 0
+        self._ranks = ranks
+        self._max_norm = settings.max_gradient_norm
+        self._dtype = settings.dtype
+        self._state_names = settings.state_names
+        # DeepSpeed would compile its shared-memory collectives for minutes at the first start,
+        # and a kill during that time leaves a lock on which every later start hangs.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         self._deepspeed, self._optimizer, _, _ = deepspeed.initialize(
-            model=self.model, optimizer=optimizer, config=_deepspeed_config(config, cluster.world)
+            model=model, optimizer=optimizer, config=settings.deepspeed
         )
         self._inner_optimizer: torch.optim.Optimizer = (
             self._optimizer.optimizer if self.is_partitioned else self._optimizer
@@ -56,28 +70,28 @@ class Engine:
         self._allocate_state()
 
     def autocast(self) -> AbstractContextManager[None]:
-        """Products in the configured precision."""
+        """Compute matrix products in the configured precision within this context."""
         return torch.autocast(
-            self._cluster.device.type, self._dtype, enabled=self._dtype != torch.float32
+            self._ranks.device.type, self._dtype, enabled=self._dtype != torch.float32
         )
 
     def __call__(self, *inputs: Any) -> Any:
-        """The model's forward pass."""
+        """Run the model's forward pass."""
         return self._deepspeed(*inputs)
 
     def backward(self, objective: Tensor) -> None:
-        """Add the gradient of one micro-batch; the last of a step averages over ranks."""
+        """Add the gradient of one micro-batch; the last one of a step averages over ranks."""
         self._deepspeed.backward(objective)
 
     def next_micro_batch(self) -> None:
-        """Between two micro-batches of a step: nothing is updated yet."""
+        """Count a micro-batch that is not the last of its step; nothing is updated."""
         self._deepspeed.step()
 
     def step(self, learning_rate: float) -> float:
-        """Clip and update; returns the gradient norm before the clip.
+        """Clip the gradients and update the weights; return the norm before clipping.
 
-        At stage 0 a norm that is not finite updates nothing; at the others DeepSpeed has updated
-        before it tells the norm.
+        At stage 0 nothing is updated if the norm is not finite; at the other stages DeepSpeed
+        updates before it returns the norm.
         """
         for group in self._inner_optimizer.param_groups:
             group["lr"] = learning_rate
@@ -90,15 +104,15 @@ class Engine:
         return norm
 
     def weights(self) -> dict[str, Tensor]:
-        """Every weight, whole, on the CPU; all ranks must ask."""
-        with self._whole_parameters():
+        """Return every complete weight, on the CPU; all ranks must call this."""
+        with self._gathered_parameters():
             return {
                 name: parameter.detach().to("cpu", copy=True)
                 for name, parameter in self.model.named_parameters()
             }
 
     def optimizer_state(self) -> dict[str, Tensor]:
-        """The optimiser's memory of every weight, whole, on the CPU; all ranks must ask."""
+        """Return the complete optimizer state, on the CPU; all ranks must call this."""
         return {
             f"{name}/{key}": self._get_state(parameter, key).to("cpu", copy=True)
             for name, parameter in self.model.named_parameters()
@@ -108,26 +122,26 @@ class Engine:
     def load_optimizer_state(
         self, read: Callable[[str, Sequence[int]], Tensor] | None, num_steps: int
     ) -> None:
-        """Take up an optimiser's memory after `num_steps`; only rank 0 needs to `read` it."""
+        """Load the optimizer state after `num_steps`; only rank 0 needs to `read` it."""
         for name, parameter in self.model.named_parameters():
             shape = getattr(parameter, "ds_shape", parameter.shape)
             for key in self._state_names:
                 value = read(f"{name}/{key}", shape) if read is not None else torch.empty(shape)
-                self._set_state(parameter, key, self._cluster.broadcast(value))
+                self._set_state(parameter, key, self._ranks.broadcast(value))
         self.set_step_count(num_steps)
 
     def set_step_count(self, num_steps: int) -> None:
-        """Tell the optimiser how many steps it has made (DeepSpeed makes an empty one itself)."""
+        """Set the optimizer's number of steps (DeepSpeed makes an empty step itself)."""
         for state in self._inner_optimizer.state.values():
             if "step" in state:
                 state["step"] = torch.full_like(torch.as_tensor(state["step"]), float(num_steps))
 
-    def _whole_parameters(self) -> AbstractContextManager[None]:
-        """At ZeRO stage 3 each rank holds a part; inside this context, all of each weight."""
+    def _gathered_parameters(self) -> AbstractContextManager[None]:
+        """Gather the complete weights, of which each rank stores a part at ZeRO stage 3."""
         return deepspeed.zero.GatheredParameters(list(self.model.parameters()))  # type: ignore[no-any-return]
 
     def _allocate_state(self) -> None:
-        """Make the optimiser's memory now: Adam would make it at the first step only."""
+        """Allocate the optimizer state now; Adam would do so only at the first step."""
         flat = [p for group in self._inner_optimizer.param_groups for p in group["params"]]
         for name in ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"):
             flat = getattr(self._optimizer, name, flat)  # ZeRO 1 and 2; ZeRO 3
@@ -150,21 +164,10 @@ class Engine:
             self._inner_optimizer.state[parameter][key].copy_(value)
             return
         if hasattr(parameter, "ds_shape"):
-            # By our own slice: stage 3's way by the whole fails where the last slice is shorter.
-            padding = -value.numel() % self._cluster.world
+            # Stage 3's setter of complete tensors fails where the last rank's slice is shorter.
+            padding = -value.numel() % self._ranks.world
             padded = torch.nn.functional.pad(value.flatten(), (0, padding))
-            mine = padded.chunk(self._cluster.world)[self._cluster.rank]
-            safe_set_local_optimizer_state(parameter, mine, key)
+            own_slice = padded.chunk(self._ranks.world)[self._ranks.rank]
+            safe_set_local_optimizer_state(parameter, own_slice, key)
         else:
             safe_set_full_optimizer_state(parameter, value, key)
-
-
-def _deepspeed_config(config: Config, world: int) -> dict[str, Any]:
-    section = config.deepspeed.model_dump(mode="json", exclude_none=True)
-    share = RankShare(world=world, accumulation=config.deepspeed.gradient_accumulation_steps)
-    share.rows_per_batch(config.deepspeed.train_batch_size, "deepspeed.train_batch_size")
-    section["gradient_clipping"] = 0.0  # said, since DeepSpeed clips at 1.0 by default
-    if config.deepspeed.zero_optimization.stage > 0:
-        section["gradient_clipping"] = config.train.max_gradient_norm or 0.0
-        section["zero_allow_untested_optimizer"] = True
-    return section

@@ -1,4 +1,7 @@
-"""What a process that computes for long settles first, before torch is imported."""
+"""The settings of this process: its rank numbers, its share of the cores, and its memory.
+
+Nothing here imports torch: the settings must be made before torch is imported.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +9,57 @@ import ctypes
 import os
 import resource
 import sys
+from dataclasses import dataclass
 
-# of glibc's <malloc.h>
+# Options of mallopt, from glibc's <malloc.h>
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8
 
 HEAP_STEP_BYTES = 64 << 20
 
 
-def settle() -> None:
-    """Decide on cores and memory; what the user has decided stays."""
+@dataclass(frozen=True)
+class RankNumbers:
+    """The position of this process among the processes of a run."""
+
+    rank: int
+    world: int
+    local_rank: int  # among the ranks on this machine
+    local_world: int
+
+
+def rank_numbers() -> RankNumbers:
+    """Return the numbers that the launcher has put into the environment.
+
+    A process that was started without a launcher is the only rank of its run.
+    """
+    return RankNumbers(
+        rank=int(os.environ.get("RANK", "0")),
+        world=int(os.environ.get("WORLD_SIZE", "1")),
+        local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+        local_world=int(os.environ.get("LOCAL_SIZE", "1")),
+    )
+
+
+def configure_process() -> None:
+    """Set the number of threads and the options of malloc, unless the user has set them."""
     share_cores()
     keep_freed_memory()
 
 
 def share_cores() -> None:
-    """Give each rank of this machine its share of the cores, unless the user has decided."""
-    ranks = int(os.environ.get("LOCAL_SIZE", "1"))
+    """Give each rank on this machine an equal share of the cores, unless the user has decided."""
     cores = len(os.sched_getaffinity(0))
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // ranks)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // rank_numbers().local_world)))
 
 
 def keep_freed_memory() -> None:
-    """Have freed memory kept by the process for its next step, not given back to the system.
+    """Make malloc keep freed memory for the next step instead of returning it to the system.
 
-    A step frees and asks for the same gigabytes again and again; glibc gives large blocks back at
-    once, and the system must clear every page anew. That cost a sixth of the step at the published
-    size. The price is that a process stays as large as it ever was, and somewhat larger. All
-    threads share one pool, so that what one of them frees another can use. Does
-    nothing under another C library, or where a MALLOC_ variable says that the user has decided.
+    Each step frees and allocates the same gigabytes. By default glibc returns large blocks at
+    once, and the system must clear every page again, which cost a sixth of the step at the
+    published size. In exchange, a process stays as large as its peak, and somewhat larger. All
+    threads share one pool, so that one thread can reuse what another has freed. Does nothing with
+    another C library, or if the user has set a MALLOC_ variable.
     """
     if any(name.startswith("MALLOC_") for name in os.environ):
         return
@@ -47,19 +73,22 @@ def keep_freed_memory() -> None:
     mallopt(M_TOP_PAD, HEAP_STEP_BYTES)
 
 
-def give_back_memory() -> None:
-    """Give all that is free at this moment back to the system.
+def release_free_memory() -> None:
+    """Return all memory that is free at the moment to the system.
 
-    Steps differ in size, so the places that they find in kept memory do too, and over tens of
-    thousands of steps ever more of it has been touched. Now and then, where a second does not
-    matter, this makes a process as small as what it holds.
+    Steps differ in size and so do the places they get in the kept memory; over tens of thousands
+    of steps the process grows. Calling this where a second does not matter, as after a checkpoint,
+    shrinks the process to the memory that is in use.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
-def peak_bytes() -> int:
-    """The largest resident memory of this process so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
+def peak_memory_bytes(usage: resource.struct_rusage | None = None) -> int:
+    """Return the peak resident memory of this process, or of the processes that `usage` is about.
+
+    `usage` is a result of `resource.getrusage` or `os.wait4`; its unit depends on the platform.
+    """
+    usage = resource.getrusage(resource.RUSAGE_SELF) if usage is None else usage
+    return usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024

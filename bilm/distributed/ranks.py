@@ -1,4 +1,8 @@
-"""bilm/distributed/ranks."""
+"""The ranks of a run: the process group, and the few values that ranks exchange.
+
+Each process computes on one device: a GPU, chosen by its local rank, with NCCL for communication,
+or the CPU with gloo. `DS_ACCELERATOR=cpu` selects the CPU on a machine that has GPUs.
+"""
 
 from __future__ import annotations
 
@@ -11,70 +15,61 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import deepspeed
 import torch
 import torch.distributed
-from deepspeed.accelerator import get_accelerator
 from torch import Tensor
 
-from bilm.distributed.heartbeat import Watch
+from bilm.distributed.heartbeat import Heartbeat
+from bilm.distributed.process import rank_numbers
 from bilm.errors import BilmError, CheckpointError, PeerError
 
 
-class Cluster:
-    """The ranks of this run, and the little that they say to one another."""
+class Ranks:
+    """This process's view of the ranks of its run."""
 
     def __init__(self, timeout_seconds: int) -> None:
-        _run_alone_if_not_launched()
-        # DeepSpeed would compile its shared-memory collectives for minutes at the first start,
-        # and a kill in that time leaves a lock on which every later start hangs.
-        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-        self.rank = int(os.environ["RANK"])
-        self.world = int(os.environ["WORLD_SIZE"])
-        local_rank = int(os.environ.get("LOCAL_RANK", 0))
-        accelerator = get_accelerator()
-        self.device = torch.device(accelerator.device_name(local_rank))
-        if self.device.type != "cpu":
-            accelerator.set_device(local_rank)
-        torch.sparse.check_sparse_tensor_invariants.disable()  # said, so that torch does not warn
-        warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
-        deepspeed.init_distributed(
-            dist_backend="gloo" if self.device.type == "cpu" else None,
+        """Join the process group; every rank must do so within `timeout_seconds`."""
+        _set_environment_of_single_rank()
+        numbers = rank_numbers()
+        self.rank, self.world = numbers.rank, numbers.world
+        self.is_first_on_machine = numbers.local_rank == 0
+        self.device = _choose_device(numbers.local_rank)
+        torch.distributed.init_process_group(
+            "nccl" if self.device.type == "cuda" else "gloo",
             timeout=datetime.timedelta(seconds=timeout_seconds),
-            verbose=False,
         )
-        self._watch: Watch | None = None
+        self._heartbeat: Heartbeat | None = None
         if self.world > 1:
-            self._watch = Watch(self.rank, self.world, timeout_seconds, self.broadcast_json)
+            self._heartbeat = Heartbeat(self.rank, self.world, timeout_seconds, self.broadcast_json)
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the rank that writes and speaks."""
+        """Whether this is rank 0, which writes files and logs."""
         return self.rank == 0
 
     def gather(self, values: Tensor) -> Tensor:
-        """The same small tensor of every rank: (world, ...)."""
+        """Return the tensors of all ranks, which have one shape, stacked: (world, ...)."""
         values = values.to(self.device)
         parts = [torch.empty_like(values) for _ in range(self.world)]
         torch.distributed.all_gather(parts, values)
         return torch.stack(parts)
 
     def gather_rows(self, tensor: Tensor, dim: int) -> Tensor:
-        """The equal parts that the ranks hold, joined along `dim`."""
+        """Return the equal parts of all ranks, joined along `dim`."""
         return torch.cat(self.gather(tensor.contiguous()).unbind(), dim=dim)
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says so; all ranks must ask."""
+        """Return whether `flag` is true on any rank; all ranks must call this."""
         return bool(self.gather(torch.tensor([int(flag)])).any())
 
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """Rank 0's tensor, on every rank; all ranks give one of the same shape and type."""
+        """Return rank 0's tensor on every rank; all ranks pass one of the same shape and type."""
         tensor = tensor.to(self.device).contiguous()
         torch.distributed.broadcast(tensor, 0)
         return tensor
 
     def broadcast_json(self, value: Any) -> Any:
-        """Rank 0's plain value, on every rank."""
+        """Return rank 0's JSON value on every rank."""
         data = json.dumps(value).encode() if self.is_first else b""
         size = int(self.broadcast(torch.tensor([len(data)])))
         buffer = torch.zeros(size, dtype=torch.uint8)
@@ -83,10 +78,11 @@ class Cluster:
         return json.loads(bytes(self.broadcast(buffer).cpu().tolist()))
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """A part that may fail on some ranks only: all leave it, or all end with an error.
+    def fail_together(self) -> Iterator[None]:
+        """Run a block that may fail on some ranks only; if it fails on one, all ranks fail.
 
-        The first rank that failed speaks; what the others would say is mostly the same.
+        The first rank that failed raises its error; the others would mostly repeat it, and raise
+        `PeerError`, which is not printed.
         """
         failure: BilmError | None = None
         try:
@@ -102,31 +98,57 @@ class Cluster:
             raise PeerError("another rank has failed")
 
     def note_step(self, step: int) -> None:
-        """Tell the other ranks which step this one is at."""
-        if self._watch is not None:
-            self._watch.note_step(step)
+        """Record the number of finished steps, for the message about a lost rank."""
+        if self._heartbeat is not None:
+            self._heartbeat.note_step(step)
 
     @contextmanager
-    def naming_lost_ranks(self) -> Iterator[None]:
-        """Whatever this rank leaves for: the others do not miss it, and it names whom it misses."""
+    def report_lost_ranks(self) -> Iterator[None]:
+        """Translate a failed collective into an error that names the lost rank.
+
+        However the block ends, tell the other ranks that this one exits.
+        """
         try:
             yield
         except RuntimeError as error:
-            lost = None if self._watch is None else self._watch.explain(error)
+            lost = None if self._heartbeat is None else self._heartbeat.explain(error)
             if lost is None:
                 raise
             raise lost from None
         finally:
-            if self._watch is not None:
-                self._watch.stop()
+            if self._heartbeat is not None:
+                self._heartbeat.stop()
 
     def close(self) -> None:
-        """Leave the group in order."""
+        """Leave the process group."""
         torch.distributed.destroy_process_group()
 
 
-def _run_alone_if_not_launched() -> None:
-    """`python launch/pretrain.py` without a launcher is a run of one rank."""
+@contextmanager
+def join_ranks(timeout_seconds: int) -> Iterator[Ranks]:
+    """Join the ranks of this run for a block; leave the group when the block succeeds.
+
+    After an error the group is left as it is: to destroy it could wait for a rank that is gone.
+    """
+    with warnings.catch_warnings(), torch.sparse.check_sparse_tensor_invariants(enable=False):
+        # The invariants are set explicitly to avoid a PyTorch warning at the first sparse tensor.
+        warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+        ranks = Ranks(timeout_seconds)
+        with ranks.report_lost_ranks():
+            yield ranks
+        ranks.close()
+
+
+def _choose_device(local_rank: int) -> torch.device:
+    """Return the GPU of this rank, which becomes the current one, or the CPU."""
+    if os.environ.get("DS_ACCELERATOR") == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)
+
+
+def _set_environment_of_single_rank() -> None:
+    """Make `python launch/pretrain.py`, without a launcher, a run of one rank."""
     if "RANK" in os.environ:
         return
     with socket.socket() as free:

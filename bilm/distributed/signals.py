@@ -1,8 +1,8 @@
-"""When to stop: signals, and the death of the processes that started us.
+"""Requests to stop: signals, and the exit of the launcher.
 
-A handler only raises a flag; the ranks agree on it at the next step border, save, and leave. The
-outer `deepspeed` process passes no signal on when it is ended, so each rank also watches the chain
-of processes above it.
+A signal handler only sets a flag. After the current step the ranks agree on it, save and exit. The
+outer `deepspeed` process does not forward signals, so each rank also checks whether the launcher
+processes above it still exist.
 """
 
 from __future__ import annotations
@@ -18,51 +18,51 @@ logger = logging.getLogger(__name__)
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-PAIR_SECONDS = 1.0  # signals come in pairs: so far apart at most
+SECOND_SIGNAL_SECONDS = 1.0  # after which a second signal is no longer expected
 
-_ENDED = "the process that started this rank has ended"
+_LAUNCHER_EXITED = "the launcher of this rank has exited"
 
 
 class StopRequest:
-    """Whether this process has been asked to stop."""
+    """Records whether this process has been asked to stop."""
 
     def __init__(self) -> None:
         self._chain = _launcher_chain()
-        self._reason = _ENDED if _is_orphaned(self._chain) else None
-        self._signalled: float | None = None
+        self._reason = _LAUNCHER_EXITED if _is_orphaned(self._chain) else None
+        self._signal_time: float | None = None
 
     def listen(self) -> None:
-        """Turn stop signals into requests; one that is being ignored (nohup) stays ignored."""
+        """Handle the stop signals, except those that the process ignores (nohup)."""
         for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
 
     @property
     def reason(self) -> str | None:
-        """Why to stop, or None."""
+        """The reason to stop, or None."""
         if self._reason is None and _launcher_chain() != self._chain:
-            self._reason = _ENDED
+            self._reason = _LAUNCHER_EXITED
         return self._reason
 
-    def outlast_pair(self) -> None:
-        """Where a signal came, do not leave before a second one can have come.
+    def wait_for_second_signal(self) -> None:
+        """After a signal, wait until a second one is no longer expected.
 
-        DeepSpeed's launcher waits for its ranks, then ends with 1; but a signal that meets it in
-        that end makes `deepspeed` return 0, as if the training were done.
+        DeepSpeed's launcher waits for its ranks and then exits with 1. A second signal during that
+        exit makes `deepspeed` return 0, as if the training had finished.
         """
-        if self._signalled is not None:
-            time.sleep(max(0.0, self._signalled + PAIR_SECONDS - time.monotonic()))
+        if self._signal_time is not None:
+            time.sleep(max(0.0, self._signal_time + SECOND_SIGNAL_SECONDS - time.monotonic()))
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
-        if self._signalled is None:
-            self._signalled = time.monotonic()
+        if self._signal_time is None:
+            self._signal_time = time.monotonic()
         self._reason = signal.Signals(number).name
 
 
 def _launcher_chain() -> tuple[int, ...]:
-    """DeepSpeed's own processes above us, nearest first.
+    """Return the ids of DeepSpeed's own processes above this one, nearest first.
 
-    The shell above them may end (a log-out after nohup); a rank without a launcher has none.
+    The shell above them may exit (a logout after nohup). Without a launcher the chain is empty.
     """
     chain: list[int] = []
     process: int | None = os.getppid()
@@ -73,20 +73,20 @@ def _launcher_chain() -> tuple[int, ...]:
 
 
 def _is_orphaned(chain: tuple[int, ...]) -> bool:
-    """Whether the outer `deepspeed` ended while we were starting.
+    """Return whether the outer `deepspeed` exited while this process was starting.
 
-    Then DeepSpeed's launcher stands alone, in a process group whose first process is gone, below
-    a process of another session that has taken it over.
+    DeepSpeed's launcher is then the only process of the chain, the leader of its process group has
+    exited, and its parent belongs to another session.
     """
     if len(chain) != 1 or not _is_deepspeed(chain[0]):
         return False
     try:
         group, session = os.getpgid(chain[0]), os.getsid(chain[0])
         parent = _parent_of(chain[0])
-        is_taken_over = parent is not None and os.getsid(parent) != session
+        is_adopted = parent is not None and os.getsid(parent) != session
     except OSError:
         return False
-    return is_taken_over and not Path(f"/proc/{group}").exists()
+    return is_adopted and not Path(f"/proc/{group}").exists()
 
 
 def _is_deepspeed(process: int) -> bool:
@@ -97,7 +97,7 @@ def _is_deepspeed(process: int) -> bool:
             part.rsplit(b"/", 1)[-1] == b"deepspeed" or part.startswith(b"deepspeed.launcher.")
             for part in parts
         )
-    except OSError:  # gone, or not Linux: then only signals count
+    except OSError:  # it has exited, or this is not Linux: only signals count
         return False
 
 

@@ -1,12 +1,12 @@
-"""Checkpoints of a run: atomic, digest-checked, in safetensors and JSON, for any number of ranks.
+"""Checkpoints of a run: atomic, with digests, in safetensors and JSON, for any number of ranks.
 
-`checkpoints/step-00001000/` holds `weights.safetensors`, `optimizer.safetensors`,
-`lstm_state.safetensors` (by row of the global batch), `run.json` (step, what decides the run, and
-what the logs had summed up), and last `manifest.json` with the size and sha256 of each. It is
-written under a temporary name, synced, renamed, and read back before any older one is deleted.
-"Newest" is the newest whose digests hold.
+`checkpoints/step-00001000/` contains `weights.safetensors`, `optimizer.safetensors`,
+`lstm_state.safetensors` (by row of the global batch), `run.json` (`RunRecord`), and
+`manifest.json` with the size and sha256 of each of them. A checkpoint is written under a temporary
+name, synced, renamed, and verified before any older one is deleted. The latest checkpoint is the
+latest one whose digests match.
 
-Cost: twice the weights (Adagrad) in disk, one write and one read of it per save.
+Cost: twice the size of the weights on disk (Adagrad), written and read once per save.
 """
 
 from __future__ import annotations
@@ -28,18 +28,7 @@ from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import atomic_directory, write_text
 from bilm.pretrained.tensors import TensorFile, save_tensors
-
-
-@dataclass
-class Progress:
-    """How far a run is, beside its weights: all of it goes into every checkpoint."""
-
-    step: int = 0
-    evaluated_step: int = 0
-    best_step: int | None = None
-    best_perplexity: float | None = None
-    evaluations_since_best: int = 0
-
+from bilm.training.run_record import RUN_FILE, RunRecord
 
 logger = logging.getLogger(__name__)
 
@@ -47,11 +36,9 @@ WEIGHTS, OPTIMIZER, LSTM_STATE = "weights", "optimizer", "lstm_state"
 
 TENSOR_FILES = (WEIGHTS, OPTIMIZER, LSTM_STATE)
 
-RUN_FILE, MANIFEST_FILE, EVER_SAVED_FILE = "run.json", "manifest.json", "ever_saved"
+MANIFEST_FILE, EVER_SAVED_FILE = "manifest.json", "ever_saved"
 
-MAX_JSON_BYTES = 1 << 24
-
-VERSION = 2
+MAX_MANIFEST_BYTES = 1 << 24
 
 _NAME = re.compile(r"step-(\d{8,})")
 
@@ -67,26 +54,25 @@ class _Manifest(Section):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint whose digests have been checked."""
+    """A checkpoint whose digests have been verified."""
 
     path: Path
-    step: int
-    run: dict[str, Any]
+    record: RunRecord
 
     def tensor(self, file: str, name: str, shape: Sequence[int] | None = None) -> Tensor:
-        """One tensor of one of the three files; of another `shape` it is refused."""
+        """Return a tensor of one of the three files; reject it if its shape is not `shape`."""
         path = self.path / f"{file}.safetensors"
         with TensorFile(path) as tensors:
             tensor = tensors.tensor(name)
         if shape is not None and (tensor.shape != tuple(shape) or not tensor.is_floating_point()):
             raise CheckpointError(
-                f"{path}: {name!r} is {tensor.dtype} {tuple(tensor.shape)}; floating-point numbers "
-                f"{tuple(shape)} are expected"
+                f"{path}: {name!r} is {tensor.dtype} {tuple(tensor.shape)}; expected "
+                f"floating-point numbers {tuple(shape)}"
             )
         return tensor
 
     def names(self, file: str) -> set[str]:
-        """The names of the tensors in one of the three files."""
+        """Return the names of the tensors in one of the three files."""
         with TensorFile(self.path / f"{file}.safetensors") as tensors:
             return set(tensors.names)
 
@@ -97,17 +83,14 @@ class CheckpointStore:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
-    def save(
-        self, step: int, tensors: Mapping[str, dict[str, Tensor]], run: dict[str, Any]
-    ) -> Checkpoint:
-        """Write the checkpoint of `step`, and read it back."""
-        path = self.directory / f"step-{step:08d}"
+    def save(self, tensors: Mapping[str, dict[str, Tensor]], record: RunRecord) -> Checkpoint:
+        """Write a checkpoint of the step in `record`, and verify it."""
+        path = self.directory / f"step-{record.step:08d}"
         needed = sum(tensors[name][key].nbytes for name in TENSOR_FILES for key in tensors[name])
         with atomic_directory(path, CheckpointError, True, needed) as temporary:
             for name in TENSOR_FILES:
                 save_tensors(tensors[name], temporary / f"{name}.safetensors")
-            text = json.dumps({"version": VERSION, "step": step, **run}, indent=1, allow_nan=False)
-            write_text(temporary / RUN_FILE, text + "\n")
+            write_text(temporary / RUN_FILE, record.text())
             files = {
                 file.name: {
                     "bytes": file.stat().st_size,
@@ -121,74 +104,70 @@ class CheckpointStore:
         return self.verify(path)
 
     def newest(self) -> Checkpoint | None:
-        """The newest one that is whole; None if the run never saved one.
+        """Return the latest intact checkpoint; None if the run has never saved one.
 
-        A damaged one is named and passed over. That none is whole is an error: to start afresh
-        would throw a run away in silence.
+        Damaged checkpoints are logged and skipped. If none is intact, raise an error: to start a
+        new run would silently discard the old one.
         """
         paths, reasons = self._paths(), []
         for path in paths:
             try:
                 return self.verify(path)
             except BilmError as e:
-                logger.warning("checkpoint passed over: %s", e)
+                logger.warning("skipping damaged checkpoint: %s", e)
                 reasons.append(str(e))
         if paths or (self.directory / EVER_SAVED_FILE).exists():
             raise CheckpointError(
-                f"none of the checkpoints in {self.directory} is whole"
+                f"none of the checkpoints in {self.directory} is intact"
                 + (f" ({reasons[0]})" if reasons else "")
-                + "; restore one from a copy, or train into another output_dir"
+                + "; restore one from a backup, or choose another train.output_dir"
             )
         return None
 
     def verify(self, path: Path) -> Checkpoint:
         """Check every file of a checkpoint against its manifest."""
-        tree = read_json(path / MANIFEST_FILE, CheckpointError, MAX_JSON_BYTES)
+        tree = read_json(path / MANIFEST_FILE, CheckpointError, MAX_MANIFEST_BYTES)
         manifest = parse_section(_Manifest, tree, str(path / MANIFEST_FILE), CheckpointError)
         if (path / MANIFEST_FILE).read_text(encoding="utf-8") != _manifest_text(tree):
-            raise CheckpointError(f"{path / MANIFEST_FILE} is not as it was written")
+            raise CheckpointError(f"{path / MANIFEST_FILE} was changed after it was written")
         expected = {f"{name}.safetensors" for name in TENSOR_FILES} | {RUN_FILE}
         if set(manifest.files) != expected:
-            odd = ", ".join(sorted(set(manifest.files) ^ expected))
-            raise CheckpointError(f"{path / MANIFEST_FILE} differs from a checkpoint's in: {odd}")
+            names = ", ".join(sorted(set(manifest.files) ^ expected))
+            raise CheckpointError(f"{path / MANIFEST_FILE} has missing or unknown files: {names}")
         for name, entry in manifest.files.items():
             _verify_file(path / name, entry)
-        run = read_json(path / RUN_FILE, CheckpointError, MAX_JSON_BYTES)
-        match = _NAME.fullmatch(path.name)
-        if match is None or not isinstance(run, dict) or run.get("step") != int(match[1]):
-            raise CheckpointError(f"{path / RUN_FILE} is not of the step that {path.name} says")
-        if run.get("version") != VERSION:
+        record = RunRecord.read(path)
+        if _NAME.fullmatch(path.name) is None or record.step != _step_of(path):
             raise CheckpointError(
-                f"{path} is of version {run.get('version')} of this format; this program reads "
-                f"{VERSION}: use the program that wrote it"
+                f"{path / RUN_FILE} is from step {record.step}, but its directory is {path.name}"
             )
-        checkpoint = Checkpoint(path, run["step"], run)
+        checkpoint = Checkpoint(path, record)
         for name in TENSOR_FILES:
-            checkpoint.names(name)  # a digest says nothing of what was signed
+            checkpoint.names(name)  # a matching digest does not mean that the file is valid
         return checkpoint
 
     def prune(self, saved: Checkpoint, keep_last: int, best_step: int | None) -> None:
-        """Delete all but the newest `keep_last` and the best, given what was just saved.
+        """Delete all checkpoints but the latest `keep_last` up to `saved`, and the best one.
 
-        Checkpoints of later steps are of a lost future, passed over as damaged when the run was
-        resumed; they count for nothing.
+        Checkpoints of later steps were skipped as damaged when the run was resumed; they are
+        deleted too.
         """
-        past = [path for path in self._paths() if _step_of(path) <= saved.step]
+        past = [path for path in self._paths() if _step_of(path) <= saved.record.step]
         for path in self._paths():
             if path not in past[:keep_last] and _step_of(path) != best_step:
-                if path.is_symlink():  # what it points to is not ours to delete
+                if path.is_symlink():  # delete the link, not its target
                     path.unlink()
                 else:
                     shutil.rmtree(path)
-        for path in self.directory.glob(".step-*"):  # left behind by a kill in mid-save
+        for path in self.directory.glob(".step-*"):  # left by a save that was killed
             shutil.rmtree(path, ignore_errors=True)
 
     def _paths(self) -> list[Path]:
-        """Newest first."""
+        """Return the paths of all checkpoints, latest first."""
         if not self.directory.is_dir():
             return []
-        found = [p for p in self.directory.iterdir() if _NAME.fullmatch(p.name) and p.is_dir()]
-        return sorted(found, key=_step_of, reverse=True)
+        paths = [p for p in self.directory.iterdir() if _NAME.fullmatch(p.name) and p.is_dir()]
+        return sorted(paths, key=_step_of, reverse=True)
 
 
 def _step_of(path: Path) -> int:
@@ -196,7 +175,7 @@ def _step_of(path: Path) -> int:
 
 
 def _manifest_text(tree: Any) -> str:
-    """One text for one content, so that any change of the file is seen."""
+    """Return the only accepted text of a manifest, so that any change of the file is detected."""
     return json.dumps(tree, indent=1) + "\n"
 
 
@@ -206,6 +185,8 @@ def _verify_file(path: Path, entry: _FileEntry) -> None:
     except OSError as e:
         raise CheckpointError(f"cannot read {path}: {e.strerror}") from None
     if size != entry.bytes:
-        raise CheckpointError(f"{path} has {size:,} bytes; {MANIFEST_FILE} says {entry.bytes:,}")
+        raise CheckpointError(
+            f"{path} has {size:,} bytes, but {entry.bytes:,} according to {MANIFEST_FILE}"
+        )
     if sha256_of(path, CheckpointError) != entry.sha256:
-        raise CheckpointError(f"{path} is damaged: its sha256 is not the one in {MANIFEST_FILE}")
+        raise CheckpointError(f"{path} is damaged: its sha256 differs from that in {MANIFEST_FILE}")

@@ -1,9 +1,9 @@
-"""One JSON file says what is trained, on what, and how: sections model, data, train, deepspeed.
+"""The configuration of a run: a JSON file with the sections model, data, train and deepspeed.
 
-Reading it is strict: unknown and doubled keys, wrong types, NaN and values out of range are all
-reported in one `ConfigError`, each with its path in the JSON and, for a misspelt key, the nearest
-right one. Overrides come as `section.key=value`. Nothing here imports torch or deepspeed, so a bad
-configuration is refused in well under a second.
+Reading is strict: unknown and duplicate keys, wrong types, NaN and values out of range are all
+reported in one `ConfigError`, each with its path in the JSON and, for a misspelled key, the closest
+valid one. Overrides have the form `section.key=value`. Nothing here imports torch or deepspeed, so
+an invalid configuration is rejected in well under a second.
 
 `python -m bilm.commands.config FILE [section.key=value ...]` prints the resolved configuration.
 """
@@ -25,140 +25,144 @@ from bilm.model.config import ModelConfig
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
-CONFIG_FILE = "config.json"  # of a run, in its directory
-
 
 class DataConfig(Section):
-    """What is read, and in what shape."""
+    """The corpus, and the shape of its batches."""
 
     corpus: Annotated[str, Field(min_length=1)] = Field(
         description="directory made by data_tools.build_corpus"
     )
     unroll_steps: PositiveInt = Field(
-        20, description="words per row and step; gradients stop at its border, states do not"
+        20,
+        description="words per row and step; gradients stop there, states are carried over",
     )
     num_workers: Annotated[int, Field(ge=0, le=64)] = Field(
-        1, description="threads per rank that prepare batches ahead; 0 for none"
+        1, description="threads per rank that prepare batches in advance; 0 for none"
     )
 
 
 class OptimizerConfig(Section):
-    """How a gradient becomes a step."""
+    """The optimizer and its learning rate."""
 
     name: Literal["adagrad", "adam", "adamw"] = Field(
         "adagrad",
-        description="adagrad is the published one; adam is lazy on the rows of a sampled softmax; "
-        "adamw needs softmax.kind full",
+        description="adagrad is the published optimizer; adam updates only the rows with a "
+        "gradient in a sampled softmax; adamw needs softmax.kind full",
     )
     learning_rate: Annotated[float, Field(gt=0)] = Field(
-        0.2, description="the highest of the schedule; not scaled by the number of ranks"
+        0.2, description="the maximum of the schedule; not scaled by the number of ranks"
     )
     initial_accumulator: Annotated[float, Field(ge=0)] = Field(
-        1.0, description="what Adagrad's sum of squares starts from"
+        1.0, description="initial value of Adagrad's sums of squares"
     )
     epsilon: Annotated[float, Field(ge=0)] = Field(
-        0.0, description="added to the root of that sum (Adam wants 1e-8 or so)"
+        0.0, description="added to the root of the sums of squares (for Adam, about 1e-8)"
     )
-    betas: tuple[Decay, Decay] = Field((0.9, 0.999), description="the two decays of Adam")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="for adamw")
+    betas: tuple[Decay, Decay] = Field((0.9, 0.999), description="the two decay rates of Adam")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="only for adamw")
     warmup_steps: Annotated[int, Field(ge=0)] = Field(
-        0, description="steps over which the learning rate rises from 0, linearly"
+        0, description="steps over which the learning rate increases linearly from 0"
     )
     decay: Literal["none", "linear", "cosine", "inverse_sqrt"] = Field(
-        "none", description="how it falls afterwards; linear and cosine reach 0 at the last step"
+        "none",
+        description="decay of the learning rate after the warmup; linear and cosine reach 0 at the "
+        "last step",
     )
 
     @model_validator(mode="after")
-    def _adam_divides_by_no_zero(self) -> OptimizerConfig:
+    def _check_epsilon_and_weight_decay(self) -> OptimizerConfig:
         if self.name != "adagrad" and self.epsilon == 0:
-            raise ValueError(f"epsilon is 0, by which {self.name} may divide; set it to 1e-8")
+            raise ValueError(f"epsilon is 0, so {self.name} may divide by zero; set it to 1e-8")
         if self.name != "adamw" and self.weight_decay:
-            raise ValueError(f"weight_decay is {self.weight_decay}, but only adamw has it")
+            raise ValueError(f"weight_decay is {self.weight_decay}, but only adamw supports it")
         return self
 
 
 class EvaluationConfig(Section):
-    """Held-out perplexity while training, by the full softmax."""
+    """Held-out perplexity during training, by the full softmax."""
 
     every_steps: PositiveInt | None = Field(
-        None, description="optimiser steps between evaluations; null for once an epoch"
+        None, description="optimizer steps between evaluations; null for once per epoch"
     )
     rows: PositiveInt = Field(
         32, description="rows that the held-out text is cut into; ranks share them equally"
     )
     patience: PositiveInt | None = Field(
-        None, description="stop after so many evaluations without a better one; null for never"
+        None,
+        description="stop after this many evaluations without improvement; null for never",
     )
 
 
 class CheckpointConfig(Section):
-    """What a killed run goes on from."""
+    """Checkpoints, from which an interrupted run resumes."""
 
-    every_steps: PositiveInt = Field(1000, description="optimiser steps between checkpoints")
-    keep_last: PositiveInt = Field(2, description="kept besides the best one")
+    every_steps: PositiveInt = Field(1000, description="optimizer steps between checkpoints")
+    keep_last: PositiveInt = Field(2, description="checkpoints to keep besides the best one")
 
 
 class LogConfig(Section):
-    """What is written down, and how often."""
+    """The logs and how often they are written."""
 
-    every_steps: PositiveInt = Field(100, description="steps that a line of metrics.jsonl sums up")
+    every_steps: PositiveInt = Field(100, description="steps per line of metrics.jsonl")
     histograms_every_steps: PositiveInt | None = Field(
         5000, description="steps between histograms and update ratios; null for never"
     )
 
 
 class TrainConfig(Section):
-    """The run."""
+    """The run: its directory, length, optimizer, evaluation, checkpoints and logs."""
 
     output_dir: Annotated[str, Field(min_length=1)] = Field(
-        description="where the run keeps its checkpoints, metrics and exported model"
+        description="directory for the checkpoints, metrics and best model of the run"
     )
-    num_epochs: PositiveInt = Field(10, description="times that every word is read")
+    num_epochs: PositiveInt = Field(10, description="passes over the training split")
     max_steps: PositiveInt | None = Field(
-        None, description="stop after so many optimiser steps; null for all epochs"
+        None, description="stop after this many optimizer steps; null for all epochs"
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
-        0, description="decides weights, order of reading, negatives and dropout"
+        0, description="determines initial weights, order of the text, negatives and dropout"
     )
     init_from: Annotated[str, Field(min_length=1)] | None = Field(
         None,
         description="start from the weights of a run, a model directory, or a directory with "
-        "options.json and weights.hdf5; words that both vocabularies have keep their softmax rows",
+        "options.json and weights.hdf5; words in both vocabularies keep their softmax rows",
     )
     precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="type of the products; weights, cells and sums stay float32"
+        "float32", description="type of matrix products; weights, cells and sums stay float32"
     )
-    optimizer: OptimizerConfig = Field(default_factory=lambda: OptimizerConfig())
+    optimizer: OptimizerConfig = OptimizerConfig()
     max_gradient_norm: Annotated[float, Field(gt=0)] | None = Field(
         10.0,
-        description="one norm over all gradients, softmax rows included; larger ones are scaled "
-        "down to it; null for no clipping",
+        description="limit of the norm over all gradients, softmax rows included; larger gradients "
+        "are scaled down to it; null for no clipping",
     )
-    evaluation: EvaluationConfig = Field(default_factory=lambda: EvaluationConfig())
-    checkpoints: CheckpointConfig = Field(default_factory=lambda: CheckpointConfig())
-    log: LogConfig = Field(default_factory=lambda: LogConfig())
+    evaluation: EvaluationConfig = EvaluationConfig()
+    checkpoints: CheckpointConfig = CheckpointConfig()
+    log: LogConfig = LogConfig()
     timeout_seconds: Annotated[int, Field(ge=10)] = Field(
-        1800, description="how long ranks wait for one another before the run ends with an error"
+        1800, description="how long ranks wait for each other before the run fails"
     )
 
 
 class ZeroConfig(Section):
-    """ZeRO: what is partitioned over ranks."""
+    """ZeRO: partitioning over ranks."""
 
     refused_keys: ClassVar[dict[str, str]] = {
-        "offload_optimizer": "it would need DeepSpeed's own CPU optimisers, which clip otherwise",
-        "offload_param": "it is not supported; use more ranks, or stage 3",
+        "offload_optimizer": "it would need DeepSpeed's CPU optimizers, which clip differently",
+        "offload_param": "it is not supported; use more ranks or stage 3",
     }
 
     stage: Annotated[int, Field(ge=0, le=3)] = Field(
         0, description="0 to 3; above 0 only with softmax.kind full (sparse gradients need 0)"
     )
-    overlap_comm: bool | None = Field(None, description="send gradients while computing others")
-    contiguous_gradients: bool | None = Field(None, description="copy gradients to one buffer")
-    reduce_bucket_size: PositiveInt | None = Field(None, description="elements sent at once")
-    allgather_bucket_size: PositiveInt | None = Field(None, description="elements fetched at once")
+    overlap_comm: bool | None = Field(None, description="send gradients during backward")
+    contiguous_gradients: bool | None = Field(
+        None, description="copy gradients to a contiguous buffer"
+    )
+    reduce_bucket_size: PositiveInt | None = Field(None, description="elements reduced at once")
+    allgather_bucket_size: PositiveInt | None = Field(None, description="elements gathered at once")
     stage3_param_persistence_threshold: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="weights smaller than this stay whole on every rank (stage 3)"
+        None, description="weights with fewer elements are not partitioned (stage 3)"
     )
 
 
@@ -166,40 +170,42 @@ JsonObject = dict[str, JsonValue]
 
 
 class DeepSpeedConfig(Section):
-    """What is handed to DeepSpeed. Its top-level keys are listed here, since it accepts typos."""
+    """The configuration of DeepSpeed. Unknown keys, which DeepSpeed accepts, are rejected."""
 
-    # What users of DeepSpeed will reach for, and why it is not here.
+    # Keys of DeepSpeed that are not supported, and what to use instead.
     refused_keys: ClassVar[dict[str, str]] = {
         "train_micro_batch_size_per_gpu": "it follows from train_batch_size, "
         "gradient_accumulation_steps and the number of ranks",
-        "gradient_clipping": "it misses sparse gradients; set train.max_gradient_norm",
+        "gradient_clipping": "it ignores sparse gradients; set train.max_gradient_norm",
         "optimizer": "set train.optimizer",
         "scheduler": "set train.optimizer",
-        "sparse_gradients": "DeepSpeed sees sparse gradients by itself",
-        "fp16": "it does not reach sparse gradients; set train.precision to 'bfloat16'",
-        "bf16": "it would keep the weights in bfloat16 too; set train.precision to 'bfloat16'",
+        "sparse_gradients": "DeepSpeed detects sparse gradients by itself",
+        "fp16": "it does not support sparse gradients; set train.precision to 'bfloat16'",
+        "bf16": "it would also store the weights in bfloat16; set train.precision to 'bfloat16'",
         "amp": "set train.precision to 'bfloat16'",
-        "tensorboard": "every run writes TensorBoard events by itself",
+        "tensorboard": "every run writes TensorBoard events",
     }
 
     train_batch_size: PositiveInt = Field(
-        description="rows of the global batch, over all ranks; each rank takes an equal part"
+        description="rows of the global batch, over all ranks; each rank gets an equal part"
     )
     gradient_accumulation_steps: PositiveInt = Field(
-        1, description="parts in which a rank computes its rows before one optimiser step"
+        1, description="micro-batches into which a rank divides its rows of a step"
     )
-    zero_optimization: ZeroConfig = Field(default_factory=lambda: ZeroConfig())
+    zero_optimization: ZeroConfig = ZeroConfig()
     communication_data_type: Literal["fp32", "bf16"] | None = Field(
-        None, description="type in which gradients are sent; null for their own"
+        None, description="type in which gradients are sent; null for their own type"
     )
-    prescale_gradients: bool = Field(False, description="divide gradients before they are reduced")
-    steps_per_print: PositiveInt | None = Field(None, description="DeepSpeed's own log lines")
+    prescale_gradients: bool = Field(False, description="divide gradients before the reduction")
+    steps_per_print: PositiveInt | None = Field(
+        None, description="steps between DeepSpeed's own log lines"
+    )
     wall_clock_breakdown: bool = Field(False, description="DeepSpeed's own timings")
     comms_logger: JsonObject | None = Field(None, description="DeepSpeed's log of communication")
     flops_profiler: JsonObject | None = Field(None, description="DeepSpeed's profiler")
 
     @model_validator(mode="after")
-    def _parts_are_equal(self) -> DeepSpeedConfig:
+    def _check_accumulation(self) -> DeepSpeedConfig:
         share = RankShare(accumulation=self.gradient_accumulation_steps)
         try:
             share.rows_per_batch(self.train_batch_size, "train_batch_size")
@@ -217,12 +223,12 @@ class Config(Section):
     deepspeed: DeepSpeedConfig
 
     @model_validator(mode="after")
-    def _sections_agree(self) -> Config:
+    def _check_sections_together(self) -> Config:
         stage = self.deepspeed.zero_optimization.stage
         if stage > 0 and self.model.softmax.kind == "sampled":
             raise ValueError(
                 f"deepspeed.zero_optimization.stage is {stage}, but the sampled softmax has sparse "
-                "gradients, which ZeRO stages 1 to 3 refuse; set the stage to 0, or "
+                "gradients, which ZeRO stages 1 to 3 do not support; set the stage to 0, or "
                 "model.softmax.kind to 'full'"
             )
         if self.train.optimizer.name == "adamw" and self.model.softmax.kind == "sampled":
@@ -235,10 +241,10 @@ class Config(Section):
 
 
 def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
-    """Read the configuration at `path`, apply `section.key=value` overrides, check it all."""
+    """Read the configuration at `path`, apply `section.key=value` overrides, and check it."""
     tree = read_json(Path(path), ConfigError)
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path} holds a {type(tree).__name__}; a JSON object is expected")
+        raise ConfigError(f"{path} contains a {type(tree).__name__}; expected a JSON object")
     for override in overrides:
         _apply_override(tree, override)
     return parse_section(Config, tree, str(path))
@@ -256,14 +262,16 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
     for key in keys[:-1]:
         node = node.setdefault(key, {}) if isinstance(node, dict) else None
     if not isinstance(node, dict):
-        raise ConfigError(f"the override {override!r} goes through something that is no object")
+        raise ConfigError(
+            f"the override {override!r} sets a key of something that is not an object"
+        )
     node[keys[-1]] = _override_value(text, override)
 
 
 def _override_value(text: str, override: str) -> Any:
-    """A JSON value if it reads as one, else the text itself (so that paths need no quotes)."""
+    """Return a JSON value, or the text itself if it is not JSON (so that paths need no quotes)."""
     try:
         json.loads(text)
-    except (ValueError, RecursionError):  # a number of thousands of digits is a plain ValueError
+    except (ValueError, RecursionError):  # thousands of digits raise a plain ValueError
         return text
     return parse_json(text, f"the override {override!r}", ConfigError)

@@ -1,276 +1,201 @@
-"""Training a biLM: the loop, from the corpus to the exported model.
+"""The training loop.
 
-Everything random is a function of (seed, step, rank), the batch of a step is a function of its
-number, and the learning rate too; so a run's whole memory is its weights, the optimiser's sums, the
-carried LSTM states and the step. Whatever stops a run, the same command goes on from the newest
-whole checkpoint, bit for bit.
+Everything random is a function of (seed, step, rank), and so are the batch and the learning rate of
+a step. The state of a run is therefore its weights, the optimizer's state, the carried LSTM state
+and `Progress`. However a run stops, the same command resumes from the latest intact checkpoint,
+bit for bit.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
-import math
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import torch
-from torch import Tensor
 
-from bilm.corpus.batches import Batch, BatchStream
+from bilm.corpus.batches import Batch
 from bilm.corpus.manifest import HELDOUT
-from bilm.corpus.reader import Corpus
-from bilm.distributed.engine import Engine
-from bilm.distributed.process import give_back_memory
-from bilm.distributed.ranks import Cluster
-from bilm.distributed.signals import StopRequest
-from bilm.errors import DivergedError
-from bilm.model.bilstm import BiLstmState
-from bilm.model.language_model import DIRECTIONS, training_objective
+from bilm.distributed.process import release_free_memory
+from bilm.model.language_model import DIRECTIONS
 from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, PretrainedBiLm
-from bilm.training.checkpoints import (
-    LSTM_STATE,
-    OPTIMIZER,
-    WEIGHTS,
-    CheckpointStore,
-    Progress,
-)
-from bilm.training.config import Config
-from bilm.training.metrics import Meters, MetricsLog
+from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS
+from bilm.training.metrics import MetricsLog
 from bilm.training.optimizers import learning_rate_at
-from bilm.training.perplexity import loss_sums, perplexity, perplexity_of
-from bilm.training.run_directory import deciding_settings
-from bilm.training.step import StepInspector, _seed_of, _to, batch_tensors
+from bilm.training.perplexity import loss_totals, perplexity
+from bilm.training.run_parts import RunParts, RunState
+from bilm.training.run_record import RunRecord, StepSums
+from bilm.training.step import take_step
 
 logger = logging.getLogger(__name__)
 
-METERS = ("predictions", "gradient_norm", "clipped", "steps", "seconds", "waited")
-
-STOPPED_EXIT_CODE = 75  # saved after a signal; the same command goes on from there
+STOPPED_EXIT_CODE = 75  # stopped by a signal and saved; the same command resumes
 
 
 class _Stopped(Exception):
-    """Some rank was asked to stop in the middle of an evaluation."""
+    """A rank was asked to stop during an evaluation."""
 
 
-@dataclass
 class Run:
-    """The parts of a run, and what happens to them step by step."""
+    """A run: its parts, its state and its logs."""
 
-    config: Config
-    cluster: Cluster
-    corpus: Corpus
-    engine: Engine
-    store: CheckpointStore
-    heldout: BatchStream | None
-    stop: StopRequest
-    progress: Progress
-    meters: Meters
-    state: BiLstmState
-    saved: Progress  # as the newest checkpoint has it
-    log: MetricsLog | None = None  # of rank 0
+    def __init__(self, parts: RunParts, state: RunState) -> None:
+        self.parts, self.state = parts, state
+        self.log: MetricsLog | None = None  # of rank 0
 
-    def loop(self, stream: BatchStream, num_steps: int) -> int:
-        """Train to the last step, or to a request to stop; returns the exit code."""
-        train, progress = self.config.train, self.progress
-        evaluate_every = train.evaluation.every_steps or stream.steps_per_epoch
-        if self.cluster.is_first and progress.step >= num_steps:
-            logger.info("at step %s of %s already: nothing to do", progress.step, num_steps)
-        batches = stream.read(
-            progress.step, max(progress.step, num_steps), workers=self.config.data.num_workers
-        )
-        must_stop = self._evaluate_if_due(evaluate_every, num_steps)
-        while progress.step < num_steps and not must_stop and not self._is_out_of_patience():
+    def loop(self) -> int:
+        """Train to the last step, or until asked to stop; return the exit code."""
+        parts, state = self.parts, self.state
+        num_steps, start = parts.num_steps, state.progress.step
+        if parts.ranks.is_first and start >= num_steps:
+            logger.info("step %s of %s is already done; nothing to do", start, num_steps)
+        workers = parts.config.data.num_workers
+        batches = parts.stream.read(start, max(start, num_steps), workers=workers)
+        must_stop = self._evaluate_if_due()
+        while state.progress.step < num_steps and not must_stop and not self._is_out_of_patience():
             begun = time.monotonic()
-            parts = [next(batches) for _ in range(stream.accumulation)]
+            step_batches = [next(batches) for _ in range(parts.stream.accumulation)]
             waited = time.monotonic() - begun
 
-            # ---- one optimiser step
-            must_stop = self.take_step(stream, parts, num_steps)
-            progress.step += 1
+            # ---- one optimizer step
+            must_stop = self._take_step(step_batches, begun, waited)
             # ----
 
-            self.cluster.note_step(progress.step)
-
-            self.meters.add(steps=1.0, seconds=time.monotonic() - begun, waited=waited)
-            if progress.step % train.log.every_steps == 0 or progress.step == num_steps:
-                self._log_training(num_steps)
-            must_stop = must_stop or self._evaluate_if_due(evaluate_every, num_steps)
-            if progress.step % train.checkpoints.every_steps == 0:
+            must_stop = must_stop or self._evaluate_if_due()
+            if state.progress.step % parts.config.train.checkpoints.every_steps == 0:
                 self._save()
         batches.close()
         self._save()
         if not must_stop:
             return 0
-        if self.cluster.is_first:
+        if parts.ranks.is_first:
             logger.info(
-                "stopped at step %s (%s); the same command goes on from there",
-                f"{progress.step:,}",
-                self.stop.reason or "asked on another rank",
+                "stopped at step %s (%s); run the same command to resume",
+                f"{state.progress.step:,}",
+                parts.stop.reason or "requested on another rank",
             )
         return STOPPED_EXIT_CODE
 
-    def take_step(self, stream: BatchStream, parts: list[Batch], num_steps: int) -> bool:
-        """Forward, backward, clip, update; returns whether some rank was asked to stop."""
-        config, step, seed = self.config, self.progress.step, self.config.train.seed
-        rows = self.state.cell.shape[2] // len(parts)
-        negatives = _to(self.engine.model.draw_negatives((seed, step)), self.cluster.device)
-        sums, states = torch.zeros(config.model.num_directions, dtype=torch.float64), []
-        for part in parts:
-            inputs = batch_tensors(part, self.corpus, config.model, self.cluster.device)
-            before = self.state.rows(part.micro * rows, (part.micro + 1) * rows)
-            torch.manual_seed(_seed_of(seed, step, self.cluster.rank, part.micro))
-            with self.engine.autocast():
-                losses, after = self.engine(*inputs, before, negatives)
-            self.engine.backward(training_objective(losses, rows))
-            if part is not parts[-1]:
-                self.engine.next_micro_batch()
-            sums += losses.detach().double().cpu()
-            states.append(after.detach())
-        self.state = BiLstmState.join_rows(states)
+    def _take_step(self, batches: list[Batch], begun: float, waited: float) -> bool:
+        """Take a step and log it if due; return whether a rank was asked to stop."""
+        parts, state, log = self.parts, self.state, self.log
+        result = take_step(parts, state, batches, inspect=self._is_inspection_due())
+        state.progress = state.progress.after_step()
+        step = state.progress.step
+        if result.inspector is not None and log is not None:
+            log.inspection(step, result.inspector)
+        parts.ranks.note_step(step)
+        seconds = time.monotonic() - begun
+        state.sums += replace(result.sums, seconds=seconds, waited=waited)
+        if step % parts.config.train.log.every_steps == 0 or step == parts.num_steps:
+            if log is not None:
+                log.train(step, self._training_figures())
+            state.sums = StepSums()
+        return result.stop
 
-        # What all ranks must agree on before anything is updated: finite losses, and stopping.
-        predictions = float(sum(part.num_predictions for part in parts))
-        said = torch.tensor([*sums.tolist(), predictions, float(self.stop.reason is not None)])
-        everyone = self.cluster.gather(said.double()).cpu()  # (world, directions + 2)
-        self._refuse_non_finite(everyone[:, :-2], stream)
-        inspector = self._inspector()
-        norm = self.engine.step(learning_rate_at(config.train.optimizer, step, num_steps))
-        if not math.isfinite(norm):
-            raise DivergedError(f"the gradient norm of step {step + 1} is {norm}")
-        if inspector is not None and self.log is not None:
-            self.log.inspected(step + 1, inspector)
-        limit = config.train.max_gradient_norm
-        self.meters.add(
-            predictions=float(everyone[:, -2].sum()),
-            gradient_norm=norm,
-            clipped=float(limit is not None and norm > limit),
-            **{f"loss_{d}": float(v) for d, v in enumerate(everyone[:, :-2].sum(dim=0))},
-        )
-        return bool(everyone[:, -1].any())
+    def _is_inspection_due(self) -> bool:
+        every = self.parts.config.train.log.histograms_every_steps
+        is_due = every is not None and (self.state.progress.step + 1) % every == 0
+        return is_due and self.log is not None and not self.parts.engine.is_partitioned
 
-    def _inspector(self) -> StepInspector | None:
-        every = self.config.train.log.histograms_every_steps
-        is_due = every is not None and (self.progress.step + 1) % every == 0
-        if not is_due or self.log is None or self.engine.is_partitioned:
-            return None
-        return StepInspector(self.engine.model)
-
-    def _refuse_non_finite(self, losses: Tensor, stream: BatchStream) -> None:
-        """Stop all ranks if the loss of one is no number: (world, directions)."""
-        bad = torch.nonzero(~torch.isfinite(losses).all(dim=1)).flatten().tolist()
-        if not bad:
-            return
-        rank, step = bad[0], self.progress.step
-        rows = self.config.deepspeed.train_batch_size // self.cluster.world
-        places = {
-            str(place) for row in range(rows) for place in stream.locate(step, rank * rows + row)
-        }
-        listed = "; ".join(sorted(places)[:5])
-        raise DivergedError(
-            f"the loss of step {step + 1} on rank {rank} is {losses[rank].tolist()}; nothing was "
-            f"updated. Its rows came from: {listed}" + (" ..." if len(places) > 5 else "")
-        )
-
-    def _log_training(self, num_steps: int) -> None:
-        sums, step = self.meters.take(), self.progress.step
-        if self.log is None:
-            return
-        train, model = self.config.train, self.config.model
-        losses = [sums[f"loss_{d}"] / sums["predictions"] for d in range(model.num_directions)]
+    def _training_figures(self) -> dict[str, float]:
+        """Return the averages since the last line of metrics.jsonl."""
+        parts, sums, lstm = self.parts, self.state.sums, self.state.lstm
+        train, model = parts.config.train, parts.config.model
+        losses = [loss / sums.predictions for loss in sums.losses]
         label = "sampled" if model.softmax.kind == "sampled" else "training"
+        last_step = self.state.progress.step - 1
         figures = {f"loss_{name}": loss for name, loss in zip(DIRECTIONS, losses, strict=False)}
         figures |= {
             f"perplexity_{label}": perplexity(sum(losses) / len(losses)),
-            "learning_rate": learning_rate_at(train.optimizer, step - 1, num_steps),
-            "gradient_norm": sums["gradient_norm"] / sums["steps"],
-            "clipped_steps_share": sums["clipped"] / sums["steps"],
-            "words_per_second": sums["predictions"] / max(1e-9, sums["seconds"]),
-            "waiting_for_data_share": sums["waited"] / max(1e-9, sums["seconds"]),
+            "learning_rate": learning_rate_at(train.optimizer, last_step, parts.num_steps),
+            "gradient_norm": sums.gradient_norm / sums.steps,
+            "clipped_steps_share": sums.clipped / sums.steps,
+            "words_per_second": sums.predictions / max(1e-9, sums.seconds),
+            "waiting_for_data_share": sums.waited / max(1e-9, sums.seconds),
             "memory_gib": psutil.Process().memory_info().rss / 2**30,
         }
-        if self.cluster.device.type == "cuda":
+        if parts.ranks.device.type == "cuda":
             figures["memory_device_gib"] = torch.cuda.max_memory_allocated() / 2**30
-        for name, part, limit in (
-            ("cells", self.state.cell, model.lstm.cell_clip),
-            ("projections", self.state.hidden, model.lstm.projection_clip),
+        for name, values, limit in (
+            ("cells", lstm.cell, model.lstm.cell_clip),
+            ("projections", lstm.hidden, model.lstm.projection_clip),
         ):
-            if limit is not None:  # as they stand at the end of this step, on this rank
-                figures[f"clipped_{name}_share"] = float((part.abs() >= limit).double().mean())
-        self.log.train(step, figures)
+            if limit is not None:  # at the end of this step, on this rank
+                figures[f"clipped_{name}_share"] = float((values.abs() >= limit).double().mean())
+        return figures
 
-    def _evaluate_if_due(self, every: int, num_steps: int) -> bool:
-        """Held-out perplexity, and the best model by it; returns whether to stop instead."""
-        progress, step = self.progress, self.progress.step
-        is_due = step > 0 and (step % every == 0 or step == num_steps)
-        if not is_due or progress.evaluated_step == step or self.heldout is None:
+    def _evaluate_if_due(self) -> bool:
+        """Measure held-out perplexity and save the best model; return whether to stop instead."""
+        parts, state, step = self.parts, self.state, self.state.progress.step
+        every = parts.config.train.evaluation.every_steps or parts.stream.steps_per_epoch
+        is_due = step > 0 and (step % every == 0 or step == parts.num_steps)
+        if not is_due or state.progress.evaluated_step == step or parts.heldout is None:
             return False
         begun = time.monotonic()
-        model, cluster = self.engine.model, self.cluster
+        model, device = parts.engine.model, parts.ranks.device
         try:
-            sums = loss_sums(model, self.heldout, cluster.device, self._check_stop)
+            totals = loss_totals(model, parts.heldout, device, self._check_stop)
         except _Stopped:
-            return True  # not evaluated: a resumed run evaluates first
-        totals = cluster.gather(sums).cpu().sum(dim=0)
-        found = perplexity_of(totals, self.corpus, HELDOUT)
-        progress.evaluated_step = step
-        progress.evaluations_since_best += 1
+            return True  # the resumed run evaluates before its first step
+        measured = totals.sum_over_ranks(parts.ranks).perplexity(parts.corpus, HELDOUT)
+        state.progress = state.progress.after_evaluation(measured.mean)
         if self.log is not None:
-            self.log.heldout(step, found, time.monotonic() - begun)
-        if progress.best_perplexity is None or found.mean < progress.best_perplexity:
-            progress.best_step, progress.best_perplexity = step, found.mean
-            progress.evaluations_since_best = 0
+            self.log.heldout(step, measured, time.monotonic() - begun)
+        if state.progress.best_step == step:
             self._export_best()
-            self._save()  # the best one is kept, wherever the other checkpoints fall
+            self._save()  # the best checkpoint is kept, even between the regular ones
         return False
 
     def _check_stop(self) -> None:
-        if self.cluster.any(self.stop.reason is not None):
+        if self.parts.ranks.any(self.parts.stop.reason is not None):
             raise _Stopped
 
     def _is_out_of_patience(self) -> bool:
-        patience = self.config.train.evaluation.patience
-        is_out = patience is not None and self.progress.evaluations_since_best >= patience
-        if is_out and self.cluster.is_first:
-            logger.info("no better held-out perplexity in %s evaluations: done", patience)
-        return is_out
+        patience = self.parts.config.train.evaluation.patience
+        if patience is None or self.state.progress.evaluations_since_best < patience:
+            return False
+        if self.parts.ranks.is_first:
+            logger.info("no better held-out perplexity in %s evaluations; stopping", patience)
+        return True
 
     def _export_best(self) -> None:
-        weights = self.engine.weights()
-        with self.cluster.together():
-            if self.cluster.is_first:
-                directory = Path(self.config.train.output_dir) / BEST_MODEL_DIRECTORY
+        config = self.parts.config
+        weights = self.parts.engine.weights()
+        with self.parts.ranks.fail_together():
+            if self.parts.ranks.is_first:
+                directory = Path(config.train.output_dir) / BEST_MODEL_DIRECTORY
+                corpus = self.parts.corpus
                 best = PretrainedBiLm.from_weights(
-                    self.config.model, weights, self.corpus.vocabulary, self.corpus.tokenizer()
+                    config.model, weights, corpus.vocabulary, corpus.tokenizer()
                 )
                 best.save_pretrained(directory, overwrite=True)
 
     def _save(self) -> None:
-        """Save a checkpoint, unless the last one says all there is to say."""
-        if self.progress == self.saved:
+        """Save a checkpoint, unless nothing has changed since the last one."""
+        parts, state = self.parts, self.state
+        if state.progress == state.saved:
             return
         begun = time.monotonic()
-        cell, hidden = (self.cluster.gather_rows(part, dim=2) for part in self.state)
         tensors = {
-            WEIGHTS: self.engine.weights(),
-            OPTIMIZER: self.engine.optimizer_state(),
-            LSTM_STATE: {"cell": cell.cpu(), "hidden": hidden.cpu()},
+            WEIGHTS: parts.engine.weights(),
+            OPTIMIZER: parts.engine.optimizer_state(),
+            LSTM_STATE: {
+                name: parts.ranks.gather_rows(values, dim=2).cpu()
+                for name, values in state.lstm._asdict().items()
+            },
         }
-        with self.cluster.together():
-            if self.cluster.is_first:
-                run = {
-                    "settings": deciding_settings(self.config),
-                    "corpus": self.corpus.fingerprint,
-                    "progress": dataclasses.asdict(self.progress),
-                    "meters": self.meters.sums,
-                }
-                saved = self.store.save(self.progress.step, tensors, run)
-                keep = self.config.train.checkpoints.keep_last
-                self.store.prune(saved, keep, self.progress.best_step)
+        with parts.ranks.fail_together():
+            if parts.ranks.is_first:
+                fingerprint = parts.corpus.fingerprint
+                record = RunRecord.of_run(parts.config, fingerprint, state.progress, state.sums)
+                saved = parts.store.save(tensors, record)
+                keep_last = parts.config.train.checkpoints.keep_last
+                parts.store.prune(saved, keep_last, state.progress.best_step)
                 if self.log is not None:
-                    self.log.checkpoint(saved.step, saved.path, time.monotonic() - begun)
-        self.saved = dataclasses.replace(self.progress)
+                    self.log.checkpoint(record.step, saved.path, time.monotonic() - begun)
+        state.saved = state.progress
         del tensors
-        give_back_memory()
+        release_free_memory()

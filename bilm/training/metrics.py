@@ -1,8 +1,9 @@
-"""What a run writes down and shows: metrics.jsonl, TensorBoard, a progress bar or plain lines.
+"""The logs of a run: metrics.jsonl, TensorBoard, and a progress bar or log lines.
 
-Only rank 0 has a `MetricsLog`. metrics.jsonl has one JSON object a line: `event` is "train" (sums
-over the steps since the line before), "heldout" or "checkpoint". Training perplexity is of the
-*sampled* loss, hence much lower than the held-out one, and always labelled so.
+Only rank 0 has a `MetricsLog`. metrics.jsonl has one JSON object per line: `event` is "train"
+(averages over the steps since the line before), "heldout" or "checkpoint". With a sampled softmax
+the training perplexity is that of the *sampled* loss; it is much lower than the held-out
+perplexity, and always labeled "sampled".
 """
 
 from __future__ import annotations
@@ -26,36 +27,17 @@ from tqdm import tqdm
 from bilm.errors import CheckpointError
 from bilm.files.writing import is_disk_full, write_text
 from bilm.training.perplexity import Perplexity
+from bilm.training.run_directory import METRICS_FILE, TENSORBOARD_DIRECTORY
 from bilm.training.step import StepInspector
 
 logger = logging.getLogger(__name__)
 
-METRICS_FILE = "metrics.jsonl"
-
-TENSORBOARD_DIRECTORY = "tensorboard"
-
-
-class Meters:
-    """Sums over the steps since the last line. Kept in checkpoints, so that the line after a
-    resume sums up the very same steps.
-    """
-
-    def __init__(self, saved: dict[str, float] | None = None) -> None:
-        self.sums: dict[str, float] = dict(saved or {})
-
-    def add(self, **values: float) -> None:
-        """Add to the sums."""
-        for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
-
-    def take(self) -> dict[str, float]:
-        """The sums so far, which start again from zero."""
-        sums, self.sums = self.sums, {}
-        return sums
-
 
 class MetricsLog:
-    """Writes metrics of one run; lines of steps after `start` are of a lost future, and dropped."""
+    """Writes the metrics of one run.
+
+    Drops the lines after step `start`, which the resumed run will write again.
+    """
 
     def __init__(self, directory: Path, start: int, num_steps: int) -> None:
         self._path = directory / METRICS_FILE
@@ -64,7 +46,7 @@ class MetricsLog:
         self._board = SummaryWriter(
             str(directory / TENSORBOARD_DIRECTORY), purge_step=start + 1, flush_secs=10
         )
-        threading.excepthook = _unless_told_elsewhere
+        self._excepthook, threading.excepthook = threading.excepthook, _hide_full_disk
         self._num_steps = num_steps
         self._start, self._started = start, time.monotonic()
         self._heldout: float | None = None
@@ -73,13 +55,13 @@ class MetricsLog:
             self._bar = tqdm(total=num_steps, initial=start, unit="step", dynamic_ncols=True)
 
     def train(self, step: int, figures: dict[str, float]) -> None:
-        """A line of training figures."""
+        """Log the training figures of the steps since the line before."""
         self._write({"event": "train", "step": step, **figures})
         self._draw({f"train/{name}": value for name, value in figures.items()}, step)
         self._show(step, figures)
 
     def heldout(self, step: int, perplexity: Perplexity, seconds: float) -> None:
-        """A held-out evaluation."""
+        """Log a held-out evaluation."""
         self._heldout = perplexity.mean
         figures = {
             "perplexity": perplexity.mean,
@@ -89,58 +71,59 @@ class MetricsLog:
         self._write({"event": "heldout", "step": step, **figures, "seconds": seconds})
         self._draw({f"heldout/{name}": value for name, value in figures.items()}, step)
         parts = ", ".join(f"{k} {v:.2f}" for k, v in perplexity.by_direction.items())
-        self._say(
+        self._print(
             f"step {step:,}: held-out perplexity {perplexity.mean:.2f} ({parts}; full softmax, "
             f"{perplexity.unknown_share:.2%} unknown words, {seconds:.1f} s)"
         )
 
     def checkpoint(self, step: int, path: Path, seconds: float) -> None:
-        """A saved checkpoint."""
+        """Log a saved checkpoint."""
         self._write({"event": "checkpoint", "step": step, "seconds": seconds})
         self._draw({"time/checkpoint_seconds": seconds}, step)
-        self._say(f"step {step:,}: saved {path.name} in {seconds:.1f} s")
+        self._print(f"step {step:,}: saved {path.name} in {seconds:.1f} s")
 
-    def inspected(self, step: int, inspector: StepInspector) -> None:
-        """Update-to-weight ratios, and distributions of weights and gradients."""
+    def inspection(self, step: int, inspector: StepInspector) -> None:
+        """Log update-to-weight ratios, and histograms of weights and gradients."""
         ratios = inspector.update_ratios().items()
         self._draw({f"update_ratio/{module}": ratio for module, ratio in ratios}, step)
         for name, tensor in inspector.histograms.items():
             if tensor.numel() and bool(torch.isfinite(tensor).all()):
-                with self._told_of_full_disk():
+                with self._explain_write_errors():
                     self._board.add_histogram(name, tensor, step)
 
     def close(self) -> None:
-        """Finish all files. Every line of metrics.jsonl is on disk already."""
+        """Close all files. Every line of metrics.jsonl has been flushed already."""
         if self._bar is not None:
             self._bar.close()
+        threading.excepthook = self._excepthook
         for file in (self._board, self._file):
             try:
                 file.close()
             except OSError as error:
-                logger.warning("the end of TensorBoard's file may be missing: %s", error.strerror)
+                logger.warning("the end of the TensorBoard file may be missing: %s", error.strerror)
 
     def _draw(self, figures: dict[str, float], step: int) -> None:
-        with self._told_of_full_disk():
+        with self._explain_write_errors():
             for name, value in figures.items():
                 self._board.add_scalar(name, value, step)
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, allow_nan=False) + "\n"
-        with self._told_of_full_disk(len(text)):
+        with self._explain_write_errors(len(text)):
             self._file.write(text)
             self._file.flush()
 
     @contextmanager
-    def _told_of_full_disk(self, needed: int = 0) -> Iterator[None]:
-        """An error of writing says what to do; TensorBoard's may be of what it was given before."""
+    def _explain_write_errors(self, needed: int = 0) -> Iterator[None]:
+        """Add to a write error what to do; TensorBoard may report one of an earlier write."""
         try:
             yield
         except OSError as error:
             free = shutil.disk_usage(self._path.parent).free
             raise CheckpointError(
                 f"cannot write to {self._path} or {TENSORBOARD_DIRECTORY}/ beside it: "
-                f"{error.strerror}; {max(1, needed):,} bytes needed, {free:,} bytes free; make "
-                "room, and the same command goes on from the newest checkpoint"
+                f"{error.strerror}; {max(1, needed):,} bytes needed, {free:,} bytes free. Free "
+                "some space, then run the same command to resume from the latest checkpoint"
             ) from None
 
     def _show(self, step: int, figures: dict[str, float]) -> None:
@@ -167,22 +150,25 @@ class MetricsLog:
             _duration(left),
         )
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if self._bar is not None:
             self._bar.write(text, file=sys.stderr)
         else:
             logger.info("%s", text)
 
 
-def _unless_told_elsewhere(args: threading.ExceptHookArgs) -> None:
-    """TensorBoard hands an error of its writing thread on to us; a traceback says it twice."""
+def _hide_full_disk(args: threading.ExceptHookArgs) -> None:
+    """Print the traceback of a thread, unless it is TensorBoard's and the disk is full.
+
+    TensorBoard raises the error of its writing thread again in the main thread.
+    """
     is_full_disk = isinstance(args.exc_value, OSError) and is_disk_full(args.exc_value)
     if not is_full_disk:
         threading.__excepthook__(args)
 
 
 def _drop_lines_after(path: Path, step: int) -> None:
-    """Keep the whole lines up to `step`; a kill may have left half of one."""
+    """Keep the complete lines up to `step`; a kill may have left a part of one."""
     if not path.exists():
         return
     kept = []

@@ -1,9 +1,10 @@
-"""Adagrad and Adam that update a table with a sparse gradient only in the rows of that gradient.
+"""The optimizers, and the learning rate of a step.
 
-A step's softmax touches a few thousand rows of a table of hundreds of thousands; memory and time
-follow those rows. Adagrad does so exactly: a row without a gradient would not move anyway. Adam
-becomes the "lazy" one: a row's two moments decay only in the steps in which it has a gradient.
-Weights with dense gradients go the way of torch's own optimisers.
+Adagrad and Adam update a table with a sparse gradient only in the rows of that gradient. The
+softmax of a step uses a few thousand rows of a table of hundreds of thousands; memory and time
+depend on those rows. For Adagrad the result is exact: a row without a gradient would not change.
+Adam becomes "lazy": the two moments of a row decay only in the steps in which it has a gradient.
+Weights with dense gradients are updated by torch's own code.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bilm.training.config import OptimizerConfig
 
 
 class RowAdagrad(torch.optim.Adagrad):
-    """torch's Adagrad, by rows where a gradient is sparse. Its sum of squares is made at once."""
+    """torch's Adagrad, by rows where a gradient is sparse."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
@@ -43,7 +44,7 @@ class RowAdagrad(torch.optim.Adagrad):
 
 
 class RowAdam(torch.optim.Adam):
-    """torch's Adam, lazily by rows where a gradient is sparse."""
+    """torch's Adam, lazy and by rows where a gradient is sparse."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
@@ -67,7 +68,7 @@ class RowAdam(torch.optim.Adam):
 def _take_sparse_gradients(
     optimizer: torch.optim.Optimizer,
 ) -> list[tuple[Tensor, Tensor, dict[str, Any]]]:
-    """The weights with sparse gradients, these gradients, and their groups; others stay."""
+    """Remove the sparse gradients, and return them with their weights and parameter groups."""
     taken = []
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -77,7 +78,7 @@ def _take_sparse_gradients(
     return taken
 
 
-# What each optimiser remembers of a weight, in tensors of the weight's shape.
+# The tensors that each optimizer stores per weight, in the shape of the weight.
 STATE_NAMES = {
     "adagrad": ("sum",),
     "adam": ("exp_avg", "exp_avg_sq"),
@@ -86,10 +87,10 @@ STATE_NAMES = {
 
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """The published Adagrad (its sum of squares starts above zero), Adam, or AdamW.
+    """Return the published Adagrad (its sums of squares start above zero), Adam, or AdamW.
 
-    All dense weights are updated in one fused call, five times as fast as torch's default; tables
-    with sparse gradients by their rows (AdamW has no such form).
+    All dense weights are updated in one fused call, five times as fast as torch's default. Tables
+    with sparse gradients are updated by row, which AdamW does not support.
     """
     parameters = list(model.parameters())
     if config.name == "adagrad":
@@ -112,7 +113,7 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Op
 
 
 def learning_rate_at(config: OptimizerConfig, step: int, num_steps: int) -> float:
-    """The learning rate of a step: a pure function, so that nothing of it needs saving."""
+    """Return the learning rate of a step, a pure function, so that no state needs to be saved."""
     if step < config.warmup_steps:
         return config.learning_rate * (step + 1) / config.warmup_steps
     if config.decay == "none":

@@ -1,93 +1,103 @@
-"""Held-out perplexity by the full softmax, of both directions, over any number of ranks.
+"""Perplexity of a split by the full softmax, for each direction, over any number of ranks.
 
-No dropout, the state carried from zero. The text is cut into the same rows whatever the number of
-ranks, so the figure is the same on any of them.
+Dropout is off, and the LSTM state is carried from zero. The text is cut into the same rows for any
+number of ranks, so the result is the same on all of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bilm.corpus.batches import Batch, BatchStream
+from bilm.corpus.batches import BatchStream
 from bilm.corpus.reader import Corpus
+from bilm.distributed.ranks import Ranks
 from bilm.errors import DivergedError
 from bilm.model.language_model import DIRECTIONS, BiLm
-from bilm.training.step import batch_tensors
+from bilm.training.model_inputs import batch_tensors
 
-_MAX_LOSS = 700.0  # exp of more is no float
+_MAX_LOSS = 700.0  # exp of a larger loss overflows
 
 
 def perplexity(loss: float) -> float:
-    """`exp(loss)`, of a loss in nats; a hopeless one is cut, so that it stays a number."""
+    """Return `exp(loss)` of a loss in nats, limited so that it stays finite."""
     return math.exp(min(_MAX_LOSS, loss))
 
 
 @dataclass(frozen=True)
 class Perplexity:
-    """What a split costs a model, per prediction."""
+    """The mean losses of a model on a split, and the perplexities that follow from them."""
 
-    losses: tuple[float, ...]  # of each direction, in nats
+    losses: tuple[float, ...]  # of each direction, per prediction, in nats
     num_predictions: int  # of one direction
-    unknown_share: float  # of the words, outside the vocabulary
+    unknown_share: float  # share of words outside the vocabulary
 
     @property
     def mean(self) -> float:
-        """The geometric mean of the directions: the published figure."""
+        """The geometric mean over directions, which is the published figure."""
         return perplexity(sum(self.losses) / len(self.losses))
 
     @property
     def by_direction(self) -> dict[str, float]:
-        """Forward, and backward if there is one."""
+        """The perplexity of each direction, by its name."""
         return dict(zip(DIRECTIONS, map(perplexity, self.losses), strict=False))
 
 
-def loss_sums(
+@dataclass(frozen=True)
+class LossTotals:
+    """Loss sums and the number of predictions, of one rank or of all."""
+
+    loss_sums: Tensor  # (directions,) float64
+    predictions: int  # of one direction
+
+    def sum_over_ranks(self, ranks: Ranks) -> LossTotals:
+        """Return the totals of all ranks; all of them must call this."""
+        predictions = torch.tensor([self.predictions], dtype=torch.float64)
+        totals = ranks.gather(torch.cat([self.loss_sums, predictions])).cpu().sum(dim=0)
+        return LossTotals(totals[:-1], int(totals[-1]))
+
+    def perplexity(self, corpus: Corpus, split: str) -> Perplexity:
+        """Return the perplexity that follows from these totals over all of `split`."""
+        if not bool(torch.isfinite(self.loss_sums).all()):
+            raise DivergedError(
+                f"the loss sums on {split} are {self.loss_sums.tolist()}: some of the model's "
+                "weights are not finite, or far too large"
+            )
+        info = corpus.split(split)
+        return Perplexity(
+            losses=tuple((self.loss_sums / self.predictions).tolist()),
+            num_predictions=self.predictions,
+            unknown_share=info.unknown_words / max(1, info.words),
+        )
+
+
+def loss_totals(
     model: BiLm,
     stream: BatchStream,
     device: torch.device,
     check: Callable[[], None] = lambda: None,
-) -> Tensor:
-    """This rank's loss sums by direction and its number of predictions, in float64.
+) -> LossTotals:
+    """Return this rank's totals over one epoch of `stream`.
 
-    `check` is called before each batch; what it raises ends the evaluation.
+    `check` is called before each batch; an exception that it raises ends the evaluation.
     """
-    rows_state = None
-    totals = torch.zeros(model.config.num_directions + 1, dtype=torch.float64)
+    state, predictions = None, 0
+    loss_sums = torch.zeros(model.config.num_directions, dtype=torch.float64)
     was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
-            for batch in _epoch(stream):
+            for batch in stream.read(0, stream.steps_per_epoch, workers=1):
                 check()
-                words, inverse, targets = batch_tensors(batch, stream.corpus, model.config, device)
-                state = rows_state or model.zero_state(inverse.shape[1])
-                sums, rows_state = model(words, inverse, targets, state)
-                totals[:-1] += sums.double().cpu()
-                totals[-1] += batch.num_predictions
+                inputs = batch_tensors(batch, stream.corpus, model.config, device)
+                before = state or model.zero_state(batch.word_index.shape[1])
+                losses, state = model(*inputs, before)
+                loss_sums += losses.double().cpu()
+                predictions += batch.num_predictions
     finally:
         model.train(was_training)
-    return totals
-
-
-def perplexity_of(totals: Tensor, corpus: Corpus, split: str) -> Perplexity:
-    """The perplexity for loss sums and predictions summed over all ranks."""
-    if not bool(torch.isfinite(totals).all()):
-        raise DivergedError(
-            f"the losses on {split} sum up to {totals[:-1].tolist()}: the model's weights are not "
-            "all finite, or far too large"
-        )
-    info = corpus.split(split)
-    return Perplexity(
-        losses=tuple((totals[:-1] / totals[-1]).tolist()),
-        num_predictions=int(totals[-1]),
-        unknown_share=info.unknown_words / max(1, info.words),
-    )
-
-
-def _epoch(stream: BatchStream) -> Iterator[Batch]:
-    return stream.read(0, stream.steps_per_epoch, workers=1)
+    return LossTotals(loss_sums, predictions)

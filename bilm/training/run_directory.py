@@ -1,4 +1,8 @@
-"""The directory of a run: who may write there, and whether its checkpoint is of this very run."""
+"""The directory of a run: its lock, its configuration, and the model in it.
+
+The best model and the checkpoints are in the subdirectories `BEST_MODEL_DIRECTORY` and
+`CHECKPOINTS_DIRECTORY` of `bilm.pretrained.model_directory`.
+"""
 
 from __future__ import annotations
 
@@ -6,107 +10,106 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 from bilm.corpus.reader import Corpus
-from bilm.distributed.ranks import Cluster
+from bilm.distributed.ranks import Ranks
 from bilm.errors import CheckpointError
 from bilm.files.writing import exclusive_lock, write_text
-from bilm.training.checkpoints import Checkpoint, CheckpointStore
-from bilm.training.config import CONFIG_FILE, Config
+from bilm.pretrained.model_directory import (
+    BEST_MODEL_DIRECTORY,
+    CHECKPOINTS_DIRECTORY,
+    PretrainedBiLm,
+)
+from bilm.training.checkpoints import WEIGHTS, Checkpoint, CheckpointStore
+from bilm.training.config import Config, load_config
 
 logger = logging.getLogger(__name__)
 
-RUN_FILES = (CONFIG_FILE, "checkpoints", "metrics.jsonl")
+CONFIG_FILE = "config.json"
 
-# What decides a run's words and weights: a checkpoint is of no use to another choice of these, and
-# keeps them alone; the rest of a configuration may change from start to start.
-FIXED_KEYS = (
-    "model",
-    "data.unroll_steps",
-    "train.seed",
-    "train.init_from",
-    "train.optimizer.name",
-    "train.optimizer.initial_accumulator",
-    "deepspeed.train_batch_size",
-)
+LOCK_FILE = "lock"
+
+METRICS_FILE = "metrics.jsonl"
+
+TENSORBOARD_DIRECTORY = "tensorboard"
 
 
 @contextmanager
-def locked(directory: Path, cluster: Cluster) -> Iterator[None]:
-    """Keep a second run out of the directory for as long as this one lasts."""
-    message = f"another process is training in {directory}; wait for it, or use another "
+def lock_run(directory: Path, ranks: Ranks) -> Iterator[None]:
+    """Create the directory and lock it, so that no second run can use it at the same time."""
+    message = f"another process is training in {directory}; wait for it, or choose another "
     message += "train.output_dir"
     with ExitStack() as stack:
-        with cluster.together():
-            if cluster.is_first:
+        with ranks.fail_together():
+            if ranks.is_first:
                 try:
                     directory.mkdir(parents=True, exist_ok=True)
-                    lock = exclusive_lock(directory / "lock", CheckpointError, message)
+                    lock = exclusive_lock(directory / LOCK_FILE, CheckpointError, message)
                     stack.enter_context(lock)
                 except OSError as e:
                     raise CheckpointError(f"cannot use {directory}: {e.strerror}") from None
         yield
 
 
-def open_run(
-    directory: Path,
-    store: CheckpointStore,
-    config: Config,
-    corpus: Corpus,
-    cluster: Cluster,
-    fresh: bool,
-) -> Checkpoint | None:
-    """Rank 0's newest checkpoint, if this is a run to go on with; None for a new one."""
+def find_checkpoint(config: Config, corpus: Corpus, ranks: Ranks, fresh: bool) -> Checkpoint | None:
+    """Return the checkpoint to resume from; None for a new run, and on all ranks but rank 0."""
     checkpoint = None
-    with cluster.together():
-        if cluster.is_first:
-            if fresh and any((directory / name).exists() for name in RUN_FILES):
+    with ranks.fail_together():
+        if ranks.is_first:
+            directory = Path(config.train.output_dir)
+            names = (CONFIG_FILE, CHECKPOINTS_DIRECTORY, METRICS_FILE)
+            if fresh and any((directory / name).exists() for name in names):
                 raise CheckpointError(
-                    f"{directory} holds a run already, and --fresh is not to overwrite one; choose "
-                    "another train.output_dir, or leave --fresh out to resume"
+                    f"{directory} already contains a run, and --fresh does not overwrite one; "
+                    "choose another train.output_dir, or omit --fresh to resume"
                 )
-            checkpoint = store.newest()
+            checkpoint = CheckpointStore(directory / CHECKPOINTS_DIRECTORY).newest()
             if checkpoint is not None:
                 _check_same_run(checkpoint, config, corpus)
                 logger.info("resuming from %s", checkpoint.path)
     return checkpoint
 
 
-def write_config(directory: Path, config: Config, cluster: Cluster) -> None:
-    """Keep the configuration, defaults and overrides filled in, with the run."""
-    with cluster.together():
-        if cluster.is_first:
-            write_text(directory / CONFIG_FILE, config.model_dump_json(indent=2) + "\n")
+def write_config(config: Config, ranks: Ranks) -> None:
+    """Write the configuration, including defaults and overrides, into the run's directory."""
+    with ranks.fail_together():
+        if ranks.is_first:
+            path = Path(config.train.output_dir) / CONFIG_FILE
+            write_text(path, config.model_dump_json(indent=2) + "\n")
 
 
-def deciding_settings(config: Config) -> dict[str, Any]:
-    """What of a configuration a checkpoint keeps, by key."""
-    tree = config.model_dump(mode="json")
-    return {path: _look_up(tree, path) for path in FIXED_KEYS}
+def model_of_run(run: Path, which: str) -> PretrainedBiLm:
+    """Return the "best" model of a run, or that of its "newest" intact checkpoint."""
+    if which == "best":
+        if not (run / BEST_MODEL_DIRECTORY).is_dir():
+            raise CheckpointError(
+                f"{run} has no best model yet, because no held-out evaluation has been done; use "
+                "--which newest to export the latest checkpoint"
+            )
+        return PretrainedBiLm.from_pretrained(run / BEST_MODEL_DIRECTORY)
+    checkpoint = CheckpointStore(run / CHECKPOINTS_DIRECTORY).newest()
+    if checkpoint is None:
+        raise CheckpointError(f"{run} has no checkpoint")
+    config = load_config(run / CONFIG_FILE)
+    corpus = Corpus.open(config.data.corpus)
+    if corpus.fingerprint != checkpoint.record.corpus:
+        raise CheckpointError(f"{corpus.path} is not the corpus that {run} was trained on")
+    names = checkpoint.names(WEIGHTS)
+    return PretrainedBiLm.from_weights(
+        config.model,
+        {name: checkpoint.tensor(WEIGHTS, name) for name in names},
+        corpus.vocabulary,
+        corpus.tokenizer(),
+        f"the weights in {checkpoint.path / WEIGHTS}.safetensors",
+    )
 
 
 def _check_same_run(checkpoint: Checkpoint, config: Config, corpus: Corpus) -> None:
-    differing = []
-    if checkpoint.run.get("corpus") != corpus.fingerprint:
-        differing.append("data.corpus: its content is another than the checkpoint's")
-    old, new = checkpoint.run.get("settings"), deciding_settings(config)
-    if not isinstance(old, dict) or set(old) != set(new):
+    differences = checkpoint.record.differences(config, corpus.fingerprint)
+    if differences:
         raise CheckpointError(
-            f"{checkpoint.path} does not state {', '.join(FIXED_KEYS)}: it was written by another "
-            "version of this program; use that one"
+            f"{checkpoint.path} was written with different settings:\n  "
+            + "\n  ".join(differences)
+            + "\nRestore them, or choose another train.output_dir (train.init_from can start from "
+            "these weights)"
         )
-    for path, now in new.items():
-        if old[path] != now:
-            differing.append(f"{path}: {old[path]} in the checkpoint, {now} now")
-    if differing:
-        raise CheckpointError(
-            f"{checkpoint.path} is of another run:\n  " + "\n  ".join(differing) + "\nput these "
-            "back, or train into another output_dir (train.init_from takes the weights along)"
-        )
-
-
-def _look_up(tree: Any, path: str) -> Any:
-    for key in path.split("."):
-        tree = tree[key]
-    return tree

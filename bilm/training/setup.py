@@ -1,15 +1,15 @@
-"""bilm/training/setup."""
+"""The construction of a run: ranks, corpus, run directory, model, and the state to resume from."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import os
+import logging
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -18,12 +18,13 @@ from bilm.corpus.batches import BatchStream
 from bilm.corpus.global_batch import GlobalBatch, RankShare
 from bilm.corpus.manifest import HELDOUT, TRAIN
 from bilm.corpus.reader import Corpus
-from bilm.distributed.engine import Engine
-from bilm.distributed.ranks import Cluster
+from bilm.distributed.engine import Engine, EngineSettings
+from bilm.distributed.ranks import Ranks, join_ranks
 from bilm.distributed.signals import StopRequest
 from bilm.errors import CheckpointError, ConfigError, CorpusError
 from bilm.model.bilstm import BiLstmState
 from bilm.model.language_model import BiLm
+from bilm.pretrained.model_directory import CHECKPOINTS_DIRECTORY
 from bilm.pretrained.transfer import initialize_from
 from bilm.text.characters import MIN_CHARACTERS
 from bilm.training.checkpoints import (
@@ -32,179 +33,203 @@ from bilm.training.checkpoints import (
     WEIGHTS,
     Checkpoint,
     CheckpointStore,
-    Progress,
 )
 from bilm.training.config import Config
-from bilm.training.loop import METERS, Run, logger
-from bilm.training.metrics import Meters, MetricsLog
-from bilm.training.run_directory import locked, open_run, write_config
+from bilm.training.loop import Run
+from bilm.training.metrics import MetricsLog
+from bilm.training.optimizers import STATE_NAMES, build_optimizer
+from bilm.training.run_directory import find_checkpoint, lock_run, write_config
+from bilm.training.run_parts import RunParts, RunState
+from bilm.training.run_record import NO_PROGRESS, RunRecord, StepSums
+from bilm.training.step import take_step
+
+logger = logging.getLogger(__name__)
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def train(config: Config, fresh: bool = False) -> int:
-    """Train as `config` says; returns the exit code."""
-    with _prepared(config, fresh) as (run, stream, num_steps):
-        with run.cluster.together():
-            if run.cluster.is_first:
-                run.log = MetricsLog(Path(config.train.output_dir), run.progress.step, num_steps)
+    """Train, or resume the run in `train.output_dir`; return the exit code."""
+    with prepare(config, fresh) as run:
+        with run.parts.ranks.fail_together():
+            if run.parts.ranks.is_first:
+                directory = Path(config.train.output_dir)
+                run.log = MetricsLog(directory, run.state.progress.step, run.parts.num_steps)
         try:
-            return run.loop(stream, num_steps)
+            return run.loop()
         finally:
             if run.log is not None:
                 run.log.close()
 
 
 def dry_run(config: Config) -> int:
-    """One optimiser step at the real shapes, in a directory of its own that does not stay."""
+    """Take one optimizer step at the real shapes, in a temporary directory."""
     with tempfile.TemporaryDirectory() as directory:
-        train = config.train.model_copy(update={"output_dir": directory})
-        config = config.model_copy(update={"train": train})
-        with _prepared(config, fresh=True) as (run, stream, num_steps):
-            parts = [stream.batch(0, micro) for micro in range(stream.accumulation)]
+        section = config.train.model_copy(update={"output_dir": directory})
+        config = config.model_copy(update={"train": section})
+        with prepare(config, fresh=True) as run:
+            stream = run.parts.stream
+            batches = [stream.batch(0, micro) for micro in range(stream.accumulation)]
             begun = time.monotonic()
-            run.take_step(stream, parts, num_steps)
+            sums = take_step(run.parts, run.state, batches).sums
             seconds = time.monotonic() - begun
-            if run.cluster.is_first:
-                sums = run.meters.take()
-                loss = sum(v for k, v in sums.items() if k.startswith("loss_"))
-                memory = psutil.Process().memory_info().rss / 2**30
+            if run.parts.ranks.is_first:
                 logger.info(
                     "one step of %s predictions in %.2f s: loss %.3f, gradient norm %.2f, "
                     "memory %.2f GiB",
-                    f"{sums['predictions']:,.0f}",
+                    f"{sums.predictions:,.0f}",
                     seconds,
-                    loss / sums["predictions"] / config.model.num_directions,
-                    sums["gradient_norm"],
-                    memory,
+                    sum(sums.losses) / sums.predictions / config.model.num_directions,
+                    sums.gradient_norm,
+                    psutil.Process().memory_info().rss / 2**30,
                 )
     return 0
 
 
 @contextmanager
-def _prepared(config: Config, fresh: bool) -> Iterator[tuple[Run, BatchStream, int]]:
-    """Everything in its place: ranks, corpus, run directory, model, and where to go on."""
+def prepare(config: Config, fresh: bool) -> Iterator[Run]:
+    """Join the ranks, open the corpus, lock the run's directory, and build the run."""
     stop = StopRequest()
     stop.listen()
-    cluster = Cluster(config.train.timeout_seconds)
-    directory = Path(config.train.output_dir)
-    with cluster.naming_lost_ranks():
-        with cluster.together():
+    with join_ranks(config.train.timeout_seconds) as ranks:
+        with ranks.fail_together():
             corpus = Corpus.open(config.data.corpus)
-            stream, heldout = _streams(config, corpus, cluster)
-        with locked(directory, cluster):
-            store = CheckpointStore(directory / "checkpoints")
-            checkpoint = open_run(directory, store, config, corpus, cluster, fresh)
-            model = _build_model(config, corpus, cluster, checkpoint)
-            engine = Engine(cluster, model, config)
-            run = _resume(config, cluster, corpus, engine, store, heldout, stop, checkpoint)
-            write_config(directory, config, cluster)
-            yield run, stream, _num_steps(config, stream)
-    cluster.close()
-    stop.outlast_pair()
+            if ranks.is_first_on_machine:
+                corpus.verify()  # every file, before anything is trained on it
+            stream = open_train_stream(config, corpus, ranks)
+            heldout = open_heldout_stream(config, corpus, ranks)
+        with lock_run(Path(config.train.output_dir), ranks):
+            checkpoint = find_checkpoint(config, corpus, ranks, fresh)
+            engine = build_engine(config, build_model(config, corpus, ranks, checkpoint), ranks)
+            steps = config.train.num_epochs * stream.steps_per_epoch
+            parts = RunParts(
+                config=config,
+                ranks=ranks,
+                corpus=corpus,
+                engine=engine,
+                store=CheckpointStore(Path(config.train.output_dir) / CHECKPOINTS_DIRECTORY),
+                stream=stream,
+                heldout=heldout,
+                stop=stop,
+                num_steps=min(steps, config.train.max_steps or steps),
+            )
+            run = build_run(parts, checkpoint)
+            write_config(config, ranks)
+            yield run
+    stop.wait_for_second_signal()
 
 
-def _streams(
-    config: Config, corpus: Corpus, cluster: Cluster
-) -> tuple[BatchStream, BatchStream | None]:
-    """The training stream and, if the corpus holds text out, the stream of that."""
-    if int(os.environ.get("LOCAL_RANK", 0)) == 0:
-        corpus.verify()  # once per machine; every file, before anything is trained on it
-    characters = config.model.characters
-    max_characters = characters.max_characters if characters is not None else MIN_CHARACTERS
+def open_train_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchStream:
+    """Return this rank's batches of the training split."""
     batch = GlobalBatch(
         rows=config.deepspeed.train_batch_size,
         unroll=config.data.unroll_steps,
         seed=config.train.seed,
         rows_setting="deepspeed.train_batch_size",
     )
-    share = RankShare(cluster.rank, cluster.world, config.deepspeed.gradient_accumulation_steps)
-    stream = BatchStream(corpus, TRAIN, batch, share, max_characters=max_characters, verified=True)
+    share = RankShare(ranks.rank, ranks.world, config.deepspeed.gradient_accumulation_steps)
+    characters = _max_characters(config)
+    stream = BatchStream(corpus, TRAIN, batch, share, max_characters=characters, verified=True)
     if stream.num_predictions == 0:
         raise CorpusError(f"the corpus {corpus.path} has no training text")
+    return stream
+
+
+def open_heldout_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchStream | None:
+    """Return this rank's batches of the held-out split; None if the corpus has none."""
+    evaluation = config.train.evaluation
     if HELDOUT not in corpus.splits or not corpus.splits[HELDOUT].sentences:
-        if config.train.evaluation.patience is not None:
+        if evaluation.patience is not None:
             raise ConfigError(
-                f"train.evaluation.patience is {config.train.evaluation.patience}, but the corpus "
-                f"{corpus.path} holds no text out to evaluate on; build it with --heldout"
+                f"train.evaluation.patience is {evaluation.patience}, but the corpus {corpus.path} "
+                "has no held-out split to evaluate on; build it with --heldout"
             )
-        if cluster.is_first:
+        if ranks.is_first:
             logger.warning(
-                "the corpus holds no text out: no perplexity, no best model (launch/export.py "
-                "--which newest exports the newest checkpoint)"
+                "this corpus has no held-out split, so perplexity is not measured and no best "
+                "model is saved; export the latest checkpoint with `launch/export.py --which "
+                "newest`"
             )
-        return stream, None
+        return None
     batch = GlobalBatch(
-        rows=config.train.evaluation.rows,
+        rows=evaluation.rows,
         unroll=config.data.unroll_steps,
         shuffle=False,
         rows_setting="train.evaluation.rows",
     )
-    share = RankShare(cluster.rank, cluster.world)
-    return stream, BatchStream(
-        corpus, HELDOUT, batch, share, max_characters=max_characters, verified=True
-    )
+    share = RankShare(ranks.rank, ranks.world)
+    characters = _max_characters(config)
+    return BatchStream(corpus, HELDOUT, batch, share, max_characters=characters, verified=True)
 
 
-def _num_steps(config: Config, stream: BatchStream) -> int:
-    steps = config.train.num_epochs * stream.steps_per_epoch
-    return min(steps, config.train.max_steps or steps)
+def _max_characters(config: Config) -> int:
+    characters = config.model.characters
+    return MIN_CHARACTERS if characters is None else characters.max_characters
 
 
-def _build_model(
-    config: Config, corpus: Corpus, cluster: Cluster, checkpoint: Checkpoint | None
+def build_model(
+    config: Config, corpus: Corpus, ranks: Ranks, checkpoint: Checkpoint | None
 ) -> BiLm:
-    """The model with rank 0's weights right; DeepSpeed broadcasts them to the other ranks."""
+    """Return the model, with its weights set on rank 0; DeepSpeed broadcasts them."""
     torch.manual_seed(config.train.seed)
     model = BiLm(config.model, corpus.vocabulary_size)
-    with cluster.together():
+    with ranks.fail_together():
         if checkpoint is not None:
             with torch.no_grad():
                 for name, parameter in model.named_parameters():
                     parameter.copy_(checkpoint.tensor(WEIGHTS, name, parameter.shape))
-        elif cluster.is_first and config.train.init_from is not None:
+        elif ranks.is_first and config.train.init_from is not None:
             initialize_from(model, corpus.vocabulary, Path(config.train.init_from))
-    return model.train()
+    return model.train().to(ranks.device)
 
 
-def _resume(
-    config: Config,
-    cluster: Cluster,
-    corpus: Corpus,
-    engine: Engine,
-    store: CheckpointStore,
-    heldout: BatchStream | None,
-    stop: StopRequest,
-    checkpoint: Checkpoint | None,
-) -> Run:
-    """The run as it stood when the checkpoint was saved, or at its very start."""
-    saved = cluster.broadcast_json(checkpoint.run if checkpoint is not None else None)
-    rows = config.deepspeed.train_batch_size
-    state = engine.model.zero_state(rows)
-    progress, meters = Progress(), Meters()
-    if saved is not None:
-        known = {field.name for field in dataclasses.fields(Progress)}
-        if set(saved.get("progress", {})) != known or "meters" not in saved:
-            raise CheckpointError("the checkpoint's run.json lacks what a run goes on from")
-        progress, meters = Progress(**saved["progress"]), Meters(saved["meters"])
-        wanted = {*METERS, *(f"loss_{d}" for d in range(config.model.num_directions))}
-        if meters.sums and set(meters.sums) != wanted:
-            raise CheckpointError("the checkpoint's run.json lacks sums since the last line of log")
+def build_engine(config: Config, model: BiLm, ranks: Ranks) -> Engine:
+    """Return the engine of a model, with the configured optimizer."""
+    settings = EngineSettings(
+        deepspeed=deepspeed_settings(config),
+        stage=config.deepspeed.zero_optimization.stage,
+        max_gradient_norm=config.train.max_gradient_norm,
+        dtype=_DTYPES[config.train.precision],
+        state_names=STATE_NAMES[config.train.optimizer.name],
+    )
+    return Engine(ranks, model, build_optimizer(config.train.optimizer, model), settings)
+
+
+def deepspeed_settings(config: Config) -> dict[str, Any]:
+    """Return DeepSpeed's configuration: its section, and what follows from the rest."""
+    section = config.deepspeed.model_dump(mode="json", exclude_none=True)
+    section["gradient_clipping"] = 0.0  # set explicitly, since DeepSpeed clips at 1.0 by default
+    if config.deepspeed.zero_optimization.stage > 0:
+        section["gradient_clipping"] = config.train.max_gradient_norm or 0.0
+        section["zero_allow_untested_optimizer"] = True
+    return section
+
+
+def build_run(parts: RunParts, checkpoint: Checkpoint | None) -> Run:
+    """Return a new run, or the run in the state of the checkpoint, which only rank 0 passes."""
+    ranks, engine, rows = parts.ranks, parts.engine, parts.config.deepspeed.train_batch_size
+    lstm = engine.model.zero_state(rows)
+    tree = ranks.broadcast_json(None if checkpoint is None else checkpoint.record.to_json())
+    progress, sums = NO_PROGRESS, StepSums()
+    if tree is None:
+        engine.set_step_count(0)
+    else:
+        record = RunRecord.from_json(tree, "rank 0's run.json")
+        progress, sums = record.progress, record.meters
+        if sums.losses and len(sums.losses) != parts.config.model.num_directions:
+            raise CheckpointError(
+                f'the checkpoint\'s run.json has {len(sums.losses)} loss sums in "meters", but '
+                f"the model has {parts.config.model.num_directions} directions"
+            )
         read = None
         if checkpoint is not None:
-            state = BiLstmState(
-                *(
-                    checkpoint.tensor(LSTM_STATE, name, zeros.shape)
-                    for name, zeros in zip(("cell", "hidden"), state, strict=True)
-                )
-            )
             read = functools.partial(checkpoint.tensor, OPTIMIZER)
+            lstm = BiLstmState(
+                checkpoint.tensor(LSTM_STATE, "cell", lstm.cell.shape),
+                checkpoint.tensor(LSTM_STATE, "hidden", lstm.hidden.shape),
+            )
         engine.load_optimizer_state(read, progress.step)
-        state = BiLstmState(*(cluster.broadcast(part) for part in state))
-    else:
-        engine.set_step_count(0)
-    mine = rows // cluster.world
-    state = state.rows(cluster.rank * mine, (cluster.rank + 1) * mine)
-    saved_progress = dataclasses.replace(progress)
-    return Run(
-        *(config, cluster, corpus, engine, store, heldout, stop),
-        *(progress, meters, state, saved_progress),
-    )
+        lstm = BiLstmState(ranks.broadcast(lstm.cell), ranks.broadcast(lstm.hidden))
+    own_rows = rows // ranks.world
+    lstm = lstm.rows(ranks.rank * own_rows, (ranks.rank + 1) * own_rows)
+    return Run(parts, RunState(progress=progress, sums=sums, lstm=lstm, saved=progress))

@@ -1,44 +1,147 @@
-"""A close look at one optimiser step: update-to-weight ratios by module, and histograms.
+"""One optimizer step: forward, backward, agreement of all ranks, clipping and update.
 
-Taken between backward and update, where weights and gradients stand side by side. Of a table with
-sparse gradients only the touched rows are looked at. Costs a copy of those weights.
+Everything random in a step is a function of (seed, step, rank, micro-batch).
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bilm.corpus.batches import Batch
-from bilm.corpus.reader import Corpus
-from bilm.model.config import ModelConfig
+from bilm.errors import DivergedError
+from bilm.kernels.sparse_rows import coalesced
+from bilm.model.bilstm import BiLstmState
+from bilm.model.language_model import training_objective
 from bilm.model.negatives import Negatives
+from bilm.training.model_inputs import batch_tensors
+from bilm.training.optimizers import learning_rate_at
+from bilm.training.run_parts import RunParts, RunState
+from bilm.training.run_record import StepSums
+
+MAX_PLACES = 5  # of sentences, in the message about a loss that is not finite
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """The values of a step that ranks exchange before anything is updated.
+
+    On one rank the tensors have no leading dimension; of all ranks they start with (world,).
+    """
+
+    loss_sums: Tensor  # (..., directions)
+    predictions: Tensor  # (...), of one direction
+    stop: Tensor  # (...), 1 if the rank was asked to stop
+
+    def pack(self) -> Tensor:
+        """Return the report as one tensor (..., directions + 2), rounded to float32."""
+        columns = (self.loss_sums, self.predictions[..., None], self.stop[..., None])
+        return torch.cat([column.float() for column in columns], dim=-1).double()
+
+    @staticmethod
+    def unpack(packed: Tensor) -> StepReport:
+        """Return the report or reports in a tensor (..., directions + 2)."""
+        return StepReport(packed[..., :-2], packed[..., -2], packed[..., -1])
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """The result of a step, the same on all ranks but for the inspector."""
+
+    sums: StepSums  # of one step, whose time the caller adds
+    stop: bool  # whether any rank was asked to stop
+    inspector: StepInspector | None
+
+
+def take_step(
+    parts: RunParts, state: RunState, batches: list[Batch], inspect: bool = False
+) -> StepResult:
+    """Train on the micro-batches of one step; `state.lstm` becomes the state after it."""
+    config, ranks, step = parts.config, parts.ranks, state.progress.step
+    losses = _accumulate_gradients(parts, state, batches)
+    report = StepReport(
+        losses,
+        torch.tensor(float(sum(batch.num_predictions for batch in batches))),
+        torch.tensor(float(parts.stop.reason is not None)),
+    )
+    reports = StepReport.unpack(ranks.gather(report.pack()).cpu())
+    _check_finite(parts, step, reports.loss_sums)
+    inspector = StepInspector(parts.engine.model) if inspect else None
+    rate = learning_rate_at(config.train.optimizer, step, parts.num_steps)
+    norm = parts.engine.step(rate)
+    if not math.isfinite(norm):
+        raise DivergedError(f"the gradient norm of step {step + 1} is {norm}")
+    limit = config.train.max_gradient_norm
+    sums = StepSums(
+        losses=tuple(reports.loss_sums.sum(dim=0).tolist()),
+        predictions=float(reports.predictions.sum()),
+        gradient_norm=norm,
+        clipped=float(limit is not None and norm > limit),
+        steps=1.0,
+    )
+    return StepResult(sums, bool(reports.stop.any()), inspector)
+
+
+def _accumulate_gradients(parts: RunParts, state: RunState, batches: list[Batch]) -> Tensor:
+    """Run forward and backward on every micro-batch; return the loss sums (directions,)."""
+    config, ranks, engine = parts.config, parts.ranks, parts.engine
+    seed, step = config.train.seed, state.progress.step
+    rows = state.lstm.cell.shape[2] // len(batches)
+    negatives = _move(engine.model.draw_negatives((seed, step)), ranks.device)
+    sums, states = torch.zeros(config.model.num_directions, dtype=torch.float64), []
+    for batch in batches:
+        inputs = batch_tensors(batch, parts.corpus, config.model, ranks.device)
+        before = state.lstm.rows(batch.micro * rows, (batch.micro + 1) * rows)
+        torch.manual_seed(_seed_of(seed, step, ranks.rank, batch.micro))
+        with engine.autocast():
+            losses, after = engine(*inputs, before, negatives)
+        engine.backward(training_objective(losses, rows))
+        if batch is not batches[-1]:
+            engine.next_micro_batch()
+        sums += losses.detach().double().cpu()
+        states.append(after.detach())
+    state.lstm = BiLstmState.join_rows(states)
+    return sums
+
+
+def _check_finite(parts: RunParts, step: int, losses: Tensor) -> None:
+    """Raise on all ranks if a loss of any rank is not finite: (world, directions)."""
+    bad = torch.nonzero(~torch.isfinite(losses).all(dim=1)).flatten().tolist()
+    if not bad:
+        return
+    rank = bad[0]
+    rows = parts.config.deepspeed.train_batch_size // parts.ranks.world
+    places = {
+        str(place) for row in range(rows) for place in parts.stream.locate(step, rank * rows + row)
+    }
+    listed = "; ".join(sorted(places)[:MAX_PLACES])
+    raise DivergedError(
+        f"the loss of step {step + 1} on rank {rank} is {losses[rank].tolist()}; nothing was "
+        f"updated. Its rows came from: {listed}" + (" ..." if len(places) > MAX_PLACES else "")
+    )
 
 
 def _seed_of(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def _to(negatives: list[Negatives] | None, device: torch.device) -> list[Negatives] | None:
+def _move(negatives: list[Negatives] | None, device: torch.device) -> list[Negatives] | None:
     if negatives is None:
         return None
     return [n._replace(ids=n.ids.to(device)) for n in negatives]
 
 
-def batch_tensors(
-    batch: Batch, corpus: Corpus, config: ModelConfig, device: torch.device
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the words, the word index and the targets of a batch as tensors."""
-    directions = config.num_directions
-    words = batch.char_ids if config.characters is not None else corpus.softmax_ids(batch.words)
-    arrays = (words, batch.word_index[:directions], batch.targets[:directions])
-    first, second, third = (torch.from_numpy(array).to(device).long() for array in arrays)
-    return first, second, third
-
-
 class StepInspector:
-    """Holds a step's weights and gradients until the update is done."""
+    """Update-to-weight ratios by module, and histograms, of one step.
+
+    Made between backward and update, when both weights and gradients are available. Of a table
+    with sparse gradients only the rows with a gradient are inspected. Costs a copy of those
+    weights.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         self._touched: dict[str, tuple[nn.Parameter, Tensor | None, Tensor]] = {}
@@ -49,15 +152,15 @@ class StepInspector:
                 continue
             rows = None
             if grad.is_sparse:
-                coalesced = grad.coalesce()
-                rows, grad = coalesced.indices()[0], coalesced.values()
+                grad = coalesced(grad)
+                rows, grad = grad.indices()[0], grad.values()
             before = _rows_of(parameter, rows).clone()
             self._touched[name] = (parameter, rows, before)
             self.histograms[f"weights/{name}"] = before
             self.histograms[f"gradients/{name}"] = grad.clone()
 
     def update_ratios(self) -> dict[str, float]:
-        """After the update: by module, the norm of the change over the norm of the weights."""
+        """Return, after the update, the norm of the change over that of the weights, by module."""
         changes: dict[str, list[Tensor]] = {}
         weights: dict[str, list[Tensor]] = {}
         for name, (parameter, rows, before) in self._touched.items():
@@ -76,7 +179,7 @@ def _rows_of(parameter: nn.Parameter, rows: Tensor | None) -> Tensor:
 
 
 def _module_of(name: str) -> str:
-    """`bilstm.stacks.0.1.weight` -> `lstm_forward_1`; others by their first part."""
+    """`bilstm.stacks.0.1.weight` -> `lstm_forward_1`; other names -> their first part."""
     parts = name.split(".")
     if parts[0] == "bilstm":
         return f"lstm_{('forward', 'backward')[int(parts[2])]}_{parts[3]}"

@@ -22,7 +22,7 @@ from pathlib import Path
 from bilm.corpus.manifest import HELDOUT, MANIFEST_FILE, SPLITS, TRAIN, VOCABULARY_FILE, SplitInfo
 from bilm.corpus.reader import Corpus
 from bilm.corpus.writer import SplitWriter, write_lexicon, write_manifest
-from bilm.distributed.process import peak_bytes
+from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CorpusError
 from bilm.files.writing import atomic_directory
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, SentencePieceTokenizer
@@ -165,7 +165,7 @@ def _final_batches(spool: Spool, order: FinalOrder) -> Iterator[Sentences]:
 
 def total_peak(worker_peaks: dict[int, int]) -> int:
     """Return the sum of the peak memory of this process and its workers, an upper bound."""
-    peaks = worker_peaks | {os.getpid(): peak_bytes()}
+    peaks = worker_peaks | {os.getpid(): peak_memory_bytes()}
     return sum(peaks.values())
 
 

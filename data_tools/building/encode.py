@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bilm.corpus.manifest import HELDOUT, SPLITS, TRAIN
-from bilm.distributed.process import peak_bytes
+from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CorpusError
 from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD
 from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
@@ -93,7 +93,9 @@ class Encoder:
         types = list(ids_by_word)
         self._check_types(ids_by_word, chunk, texts)
         counts = np.bincount(splits[TRAIN].ids, minlength=len(types))
-        return EncodedChunk(types, counts, splits, chunk.bytes_read, os.getpid(), peak_bytes())
+        return EncodedChunk(
+            types, counts, splits, chunk.bytes_read, os.getpid(), peak_memory_bytes()
+        )
 
     def _add_line(self, text: str, part: _Words) -> None:
         before = len(part.lengths)

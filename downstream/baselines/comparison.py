@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from bilm.distributed.process import peak_bytes
+from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import ConfigError
 from downstream.baselines.baseline import NAMES, Baseline
 from downstream.reports.pages import Page, markdown_table, percent
@@ -119,7 +119,7 @@ def baselines_page(comparison: Comparison) -> Page:
             "classes": list(task.classes),
             "texts": sizes,
             "baselines": [asdict(baseline) for baseline in comparison.baselines],
-            "peak_memory_gib": peak_bytes() / 2**30,
+            "peak_memory_gib": peak_memory_bytes() / 2**30,
         },
         paragraphs=[
             "# Baselines",

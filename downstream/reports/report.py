@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bilm.distributed.process import peak_bytes
+from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CheckpointError
 from bilm.files.writing import atomic_directory, write_text
 from downstream.heads.saved_head import save_classifier
@@ -84,7 +84,7 @@ def _results_tree(
         "best": {"mix": chosen.outcome.mix, "seed": chosen.outcome.seed},
         "outcomes": [asdict(outcome) for outcome in results.outcomes],
         "seconds": results.seconds,
-        "peak_memory_gib": peak_bytes() / 2**30,
+        "peak_memory_gib": peak_memory_bytes() / 2**30,
     }
 
 
@@ -153,7 +153,7 @@ def _page(
         "![learning curves](curves.png)",
         "## Cost",
         f"Representations {results.seconds['representations']:.1f} s, heads "
-        f"{results.seconds['heads']:.1f} s; peak memory {peak_bytes() / 2**30:.2f} GiB.",
+        f"{results.seconds['heads']:.1f} s; peak memory {peak_memory_bytes() / 2**30:.2f} GiB.",
         "## Settings",
         f"```json\n{settings.model_dump_json(indent=2)}\n```",
     ]

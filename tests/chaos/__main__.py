@@ -1,7 +1,8 @@
-"""All rows of docs/reliability.md: `python -m tests.chaos` (`make chaos`).
+"""Run all rows of docs/reliability.md: `python -m tests.chaos` (`make chaos`).
 
-Each row is tried in turn and its figures are kept; at the end the page is written, and the exit
-code is 1 if any row fell short. `--only 2 13` tries these rows alone and keeps the others' figures.
+The rows are run one after the other and their figures are stored; at the end the page is written,
+and the exit code is 1 if any row failed. `--only 2 13` runs these rows and keeps the figures of the
+others.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.table import FIGURES_VARIABLE
+from tests.chaos.results import FIGURES_VARIABLE
 from tests.conftest import ROOT
 
 ROWS = {
@@ -43,27 +44,29 @@ MARK = "<!-- the table, by `make chaos` -->"
 
 
 def main() -> int:
-    """Try rows, keep their figures, write the page."""
+    """Run rows, store their figures, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--only", type=int, nargs="+", choices=sorted(ROWS), help="rows to try")
-    parser.add_argument("--write-only", action="store_true", help="only write the page anew")
+    parser.add_argument("--only", type=int, nargs="+", choices=sorted(ROWS), help="rows to run")
+    parser.add_argument(
+        "--write-only", action="store_true", help="write the page without running anything"
+    )
     arguments = parser.parse_args()
     figures = _read(FIGURES)
     for number in [] if arguments.write_only else arguments.only or ROWS:
         print(f"row {number}: {ROWS[number]}", flush=True)
-        figures[number] = _try(number)
-        print(f"  held {figures[number]['held']} of {figures[number]['tried']}", flush=True)
+        figures[number] = _run(number)
+        print(f"  {figures[number]['passed']} of {figures[number]['tried']} passed", flush=True)
         FIGURES.write_text("".join(json.dumps(figures[n]) + "\n" for n in sorted(figures)), "utf-8")
     PAGE.write_text(_page(PAGE.read_text("utf-8"), figures), "utf-8")
-    short = [n for n in ROWS if n not in figures or not _holds(figures[n])]
-    for number in short:
-        why = figures.get(number, {}).get("fallen", ["not tried"])
-        print(f"row {number} falls short: {'; '.join(why)[:2000]}")
-    return 1 if short else 0
+    failed = [n for n in ROWS if n not in figures or not _has_passed(figures[n])]
+    for number in failed:
+        reasons = figures.get(number, {}).get("failures", ["not run"])
+        print(f"row {number} failed: {'; '.join(reasons)[:2000]}")
+    return 1 if failed else 0
 
 
-def _try(number: int) -> dict[str, Any]:
-    """The figures of a row."""
+def _run(number: int) -> dict[str, Any]:
+    """Run a row and return its figures."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "figures"
@@ -76,19 +79,19 @@ def _try(number: int) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             text=True,
         )
-        found = _read(file).get(number)
-    if found is None:
-        found = {"row": number, "title": ROWS[number], "seed": None, "tried": 0, "held": 0}
-        found |= {"worst": "", "fallen": []}
+        row = _read(file).get(number)
+    if row is None:
+        row = {"row": number, "title": ROWS[number], "seed": None, "tried": 0, "passed": 0}
+        row |= {"worst": "", "failures": []}
     if done.returncode != 0:
         print(done.stdout[-3000:], flush=True)
-        found["fallen"] = found["fallen"] or ["the test itself failed"]
+        row["failures"] = row["failures"] or ["the test itself failed"]
     now = datetime.datetime.now(datetime.UTC)
-    return {**found, "seconds": round(time.monotonic() - start), "date": now.date().isoformat()}
+    return {**row, "seconds": round(time.monotonic() - start), "date": now.date().isoformat()}
 
 
-def _holds(figures: dict[str, Any]) -> bool:
-    return figures["tried"] > 0 and not figures["fallen"]
+def _has_passed(figures: dict[str, Any]) -> bool:
+    return figures["tried"] > 0 and not figures["failures"]
 
 
 def _read(path: Path) -> dict[int, dict[str, Any]]:
@@ -99,29 +102,29 @@ def _read(path: Path) -> dict[int, dict[str, Any]]:
 
 
 def _page(before: str, figures: dict[int, dict[str, Any]]) -> str:
-    """The page with the table of these figures in its place."""
+    """Return the page with the table of these figures."""
     names = ("torch", "deepspeed", "numpy", "safetensors", "h5py", "hypothesis")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     rows = [
-        "| | what | tried | held | worst seen | seconds | date |",
+        "| | what | tried | passed | worst seen | seconds | date |",
         "|---|---|---|---|---|---|---|",
     ]
     for number in sorted(figures):
         f = figures[number]
         seed = "" if f["seed"] is None else f" (seed {f['seed']})"
-        cells = (number, f["title"] + seed, f"{f['tried']:,}", f"{f['held']:,}", f["worst"])
+        cells = (number, f["title"] + seed, f"{f['tried']:,}", f"{f['passed']:,}", f["worst"])
         rows.append("| " + " | ".join(map(str, (*cells, f["seconds"], f["date"]))) + " |")
     minutes = sum(f["seconds"] for f in figures.values()) / 60
-    told = (
+    footer = (
         f"`make chaos` on {os.cpu_count()} cores ({platform.machine()}, Linux "
         f"{platform.release().split('-')[0]}), Python {platform.python_version()}, {versions}: "
-        f"{minutes:.0f} minutes in all."
+        f"{minutes:.0f} minutes in total."
     )
     missing = ", ".join(str(number) for number in ROWS if number not in figures)
     if missing:
-        told += f" Not tried yet: {missing}."
+        footer += f" Not run yet: {missing}."
     head = before.split(MARK)[0]
-    return f"{head}{MARK}\n\n" + "\n".join(rows) + f"\n\n{told}\n"
+    return f"{head}{MARK}\n\n" + "\n".join(rows) + f"\n\n{footer}\n"
 
 
 if __name__ == "__main__":

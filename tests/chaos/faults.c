@@ -1,12 +1,12 @@
-/* Faults at the writes, syncs and renames of a process, below one directory.
+/* Faults in the writes, syncs and renames of a process below one directory.
  *
  * Preloaded (LD_PRELOAD). Operations on files below the armed directory are counted from 1; the one
- * whose number was asked for fails:
- *   error   it does nothing and says EIO;
- *   full    a write leaves half of its bytes, then says ENOSPC from there on, as a full disk does;
- *   death   a write leaves half of its bytes, and the process ends by SIGKILL;
- *   group   likewise, with the whole process group: the job.
- * Armed by faults_arm(), or by FAULTS_DIRECTORY, FAULTS_AT and FAULTS_KIND at the start.
+ * with the chosen number fails:
+ *   error   it does nothing and returns EIO;
+ *   full    a write writes half of its bytes, and all later ones return ENOSPC, as on a full disk;
+ *   death   a write writes half of its bytes, and the process is killed by SIGKILL;
+ *   group   as death, but the whole process group (the job) is killed.
+ * Armed by faults_arm(), or at the start by FAULTS_DIRECTORY, FAULTS_AT and FAULTS_KIND.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -45,7 +45,7 @@ static int is_below(const char *path) {
     return length && !strncmp(path, directory, length) && (path[length] == '/' || !path[length]);
 }
 
-static int is_ours(int descriptor) {
+static int is_armed_file(int descriptor) {
     char link[64], path[4096];
     if (!directory[0]) return 0;
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -55,7 +55,7 @@ static int is_ours(int descriptor) {
     return is_below(path);
 }
 
-/* Whether this operation is the one that is to fail. */
+/* Count an operation; return whether it is the one that must fail. */
 static int is_due(void) { return __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) == fault_at; }
 
 static void die(void) {
@@ -63,7 +63,7 @@ static void die(void) {
     for (;;) pause();
 }
 
-/* What a rename or sync does when it is its turn: 0 is to go on as usual. */
+/* Fail a rename or sync if it is due; return 0 if it must succeed. */
 static int fault(void) {
     if (!is_due()) return 0;
     if (kind == 'd' || kind == 'g') die();
@@ -77,7 +77,7 @@ static int fault(void) {
 
 ssize_t write(int descriptor, const void *data, size_t size) {
     REAL(ssize_t, "write", int, const void *, size_t);
-    if (!is_ours(descriptor)) return real(descriptor, data, size);
+    if (!is_armed_file(descriptor)) return real(descriptor, data, size);
     if (is_full) {
         errno = ENOSPC;
         return -1;
@@ -97,18 +97,18 @@ ssize_t write(int descriptor, const void *data, size_t size) {
 
 ssize_t writev(int descriptor, const struct iovec *parts, int number) {
     REAL(ssize_t, "writev", int, const struct iovec *, int);
-    if (!is_ours(descriptor) || number < 1) return real(descriptor, parts, number);
+    if (!is_armed_file(descriptor) || number < 1) return real(descriptor, parts, number);
     return write(descriptor, parts[0].iov_base, parts[0].iov_len);
 }
 
 int fsync(int descriptor) {
     REAL(int, "fsync", int);
-    return is_ours(descriptor) && fault() ? -1 : real(descriptor);
+    return is_armed_file(descriptor) && fault() ? -1 : real(descriptor);
 }
 
 int fdatasync(int descriptor) {
     REAL(int, "fdatasync", int);
-    return is_ours(descriptor) && fault() ? -1 : real(descriptor);
+    return is_armed_file(descriptor) && fault() ? -1 : real(descriptor);
 }
 
 int rename(const char *from, const char *to) {

@@ -1,4 +1,4 @@
-"""A preloaded library that lets the n-th write, sync or rename below a directory fail."""
+"""A preloaded library that makes the n-th write, sync or rename below a directory fail."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOURCE = Path(__file__).with_name("faults.c")
 
 
 def build(directory: Path) -> Path:
-    """Compile the library; returns its path."""
+    """Compile the library and return its path."""
     library = directory / "faults.so"
     if not library.exists():
         command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl"]
@@ -21,7 +21,7 @@ def build(directory: Path) -> Path:
 
 
 def environment(library: Path, directory: Path, at: int, kind: str) -> dict[str, str]:
-    """What arms the library in a process that is yet to start, and in all below it."""
+    """Return the environment that arms the library in a new process and its children."""
     return {
         "LD_PRELOAD": str(library),
         "FAULTS_DIRECTORY": str(directory),
@@ -36,6 +36,6 @@ def arm(directory: Path, at: int, kind: str) -> None:
 
 
 def count() -> int:
-    """Operations since it was armed."""
+    """Return the number of operations since the library was armed."""
     counted: int = ctypes.CDLL(None).faults_count()
     return counted

@@ -1,4 +1,4 @@
-"""Hostile content in the binary formats that we read: safetensors, HDF5, tar and .npy."""
+"""Hostile content in binary formats: safetensors, HDF5, tar and .npy."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from tests.chaos.hostile_files import SPOTS, Attack, Case, written
-from tests.chaos.hostile_place import Place, Touch, sign_corpus
+from tests.chaos.hostile_files import Attack, Case, written
+from tests.chaos.readable_files import READABLE_FILES
+from tests.chaos.sandbox import Sandbox, Touch, sign_corpus
 
-HUGE = 1 << 20  # the widest that a configuration may say
+HUGE = 1 << 20  # the largest width that a configuration may have
 
 
 # -- safetensors -----------------------------------------------------------------------------------
@@ -38,11 +39,11 @@ TENSORS: dict[str, bytes] = {
     "overlapping tensors": _safetensors(
         {"a": _entry("F32", [2], 0, 8), "b": _entry("F32", [2], 4, 12)}, bytes(12)
     ),
-    "a type that is unknown": _safetensors({"a": _entry("PICKLE", [1], 0, 4)}, bytes(4)),
-    "a type that numpy lacks": _safetensors(
+    "an unknown type": _safetensors({"a": _entry("PICKLE", [1], 0, 4)}, bytes(4)),
+    "a type that numpy does not have": _safetensors(
         {"shapes": _entry("BF16", [2, 1], 0, 4), "values": _entry("BF16", [0], 4, 4)}, bytes(4)
     ),
-    "a name that stands twice": _safetensors(
+    "a duplicate name": _safetensors(
         b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},'
         b'"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}',
         bytes(8),
@@ -53,29 +54,31 @@ TENSORS: dict[str, bytes] = {
     "a negative offset": _safetensors({"a": _entry("F32", [1], -4, 0)}, bytes(4)),
     "offsets beyond the end": _safetensors({"a": _entry("F32", [1 << 40], 0, 1 << 42)}, bytes(4)),
     "a deep header": _safetensors(b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
-    "a header that is no text": _safetensors(b'{"\xff\xfe":1}'),
-    "shapes of no dimension": _safetensors(
+    "a header that is not text": _safetensors(b'{"\xff\xfe":1}'),
+    "shapes without a dimension": _safetensors(
         {"shapes": _entry("I64", [], 0, 8), "values": _entry("F32", [0], 8, 8)}, bytes(8)
     ),
-    "shapes below zero": _safetensors(
+    "shapes with negative sizes": _safetensors(
         {"shapes": _entry("I64", [1, 3], 0, 24), "values": _entry("F32", [6], 24, 48)},
         np.array([-2, 1, -3], "<i8").tobytes() + bytes(24),
     ),
-    "shapes of more than there is": _safetensors(
+    "shapes larger than the data": _safetensors(
         {"shapes": _entry("I64", [1, 3], 0, 24), "values": _entry("F32", [6], 24, 48)},
         np.array([1 << 40, 1 << 40, 3], "<i8").tobytes() + bytes(24),
     ),
 }
-TENSOR_SPOTS = (
-    *("model/model.safetensors", "checkpoint/weights.safetensors"),
-    *("classifier/head.safetensors", "dump/part"),
+TENSOR_FILES = (
+    "model/model.safetensors",
+    "checkpoint/weights.safetensors",
+    "classifier/head.safetensors",
+    "dump/part",
 )
 
 
 def tensor_cases() -> Iterator[Case]:
-    """Each malformed safetensors file for each reader of them."""
+    """Yield each malformed safetensors file for each of their readers."""
     for what, data in TENSORS.items():
-        for where in TENSOR_SPOTS:
+        for where in TENSOR_FILES:
             if "dump" not in where and what.startswith("shapes"):
                 continue
             yield Case(f"{what} in {where}", functools.partial(written, where, data))
@@ -83,80 +86,78 @@ def tensor_cases() -> Iterator[Case]:
 
 # -- HDF5 ------------------------------------------------------------------------------------------
 
-CELL = "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell"
 
-
-def _external_link(file: h5py.File, place: Place) -> None:
+def _external_link(file: h5py.File, sandbox: Sandbox) -> None:
     del file["char_embed"]
-    file["char_embed"] = h5py.ExternalLink(str(place.secret), "/char_embed")
+    file["char_embed"] = h5py.ExternalLink(str(sandbox.secret), "/char_embed")
 
 
-def _external_pipe(file: h5py.File, place: Place) -> None:
-    os.mkfifo(place.inside / "pipe")
-    file["softmax2"] = h5py.ExternalLink(str(place.inside / "pipe"), "/x")
+def _external_pipe(file: h5py.File, sandbox: Sandbox) -> None:
+    os.mkfifo(sandbox.inside / "pipe")
+    file["softmax2"] = h5py.ExternalLink(str(sandbox.inside / "pipe"), "/x")
 
 
-def _external_softmax(file: h5py.File, place: Place) -> None:
-    os.mkfifo(place.inside / "pipe")
+def _external_softmax(file: h5py.File, sandbox: Sandbox) -> None:
+    os.mkfifo(sandbox.inside / "pipe")
     del file["softmax"]
-    file["softmax"] = h5py.ExternalLink(str(place.inside / "pipe"), "/x")
+    file["softmax"] = h5py.ExternalLink(str(sandbox.inside / "pipe"), "/x")
 
 
-def _external_storage(file: h5py.File, place: Place) -> None:
+def _external_storage(file: h5py.File, sandbox: Sandbox) -> None:
     del file["char_embed"]
     file.create_dataset(
-        "char_embed", (261, 3), "f4", external=[(str(place.secret), 0, h5py.h5f.UNLIMITED)]
+        "char_embed", (261, 3), "f4", external=[(str(sandbox.secret), 0, h5py.h5f.UNLIMITED)]
     )
 
 
-def _virtual(file: h5py.File, place: Place) -> None:
+def _virtual(file: h5py.File, sandbox: Sandbox) -> None:
     del file["char_embed"]
     layout = h5py.VirtualLayout((261, 3), "f4")
-    layout[:] = h5py.VirtualSource(str(place.secret), "x", (261, 3))
+    layout[:] = h5py.VirtualSource(str(sandbox.secret), "x", (261, 3))
     file.create_virtual_dataset("char_embed", layout)
 
 
-def _soft_cycle(file: h5py.File, place: Place) -> None:
+def _soft_cycle(file: h5py.File, sandbox: Sandbox) -> None:
     del file["char_embed"]
     file["char_embed"] = h5py.SoftLink("/char_embed")
 
 
-def _soft_softmax(file: h5py.File, place: Place) -> None:
+def _soft_softmax(file: h5py.File, sandbox: Sandbox) -> None:
     del file["softmax"]
     file["softmax"] = h5py.SoftLink("/softmax")
 
 
-def _hard_cycle(file: h5py.File, place: Place) -> None:
+def _hard_cycle(file: h5py.File, sandbox: Sandbox) -> None:
     file["RNN_0/RNN_0"] = file["/"]
 
 
-def _references(file: h5py.File, place: Place) -> None:
+def _references(file: h5py.File, sandbox: Sandbox) -> None:
     del file["char_embed"]
     data = file.create_dataset("char_embed", (261, 3), dtype=h5py.ref_dtype)
     data[0, 0] = file["CNN"].ref
 
 
-def _strings(file: h5py.File, place: Place) -> None:
+def _strings(file: h5py.File, sandbox: Sandbox) -> None:
     del file["char_embed"]
     file.create_dataset("char_embed", (261, 3), dtype=h5py.string_dtype())
 
 
-def _no_space(file: h5py.File, place: Place) -> None:
+def _no_space(file: h5py.File, sandbox: Sandbox) -> None:
     del file["char_embed"]
     file["char_embed"] = h5py.Empty("f4")
 
 
-def _named_type(file: h5py.File, place: Place) -> None:
+def _named_type(file: h5py.File, sandbox: Sandbox) -> None:
     del file["CNN"]
     file["CNN"] = np.dtype("f4")
 
 
-def _pickled_attribute(file: h5py.File, place: Place) -> None:
-    file.attrs["note"] = np.void(place.pickled())
-    file["note"] = np.void(place.pickled())
+def _pickled_attribute(file: h5py.File, sandbox: Sandbox) -> None:
+    file.attrs["note"] = np.void(sandbox.pickled())
+    file["note"] = np.void(sandbox.pickled())
 
 
-def _foreign_filter(file: h5py.File, place: Place) -> None:
+def _foreign_filter(file: h5py.File, sandbox: Sandbox) -> None:
     del file["char_embed"]
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_chunk((261, 3))
@@ -165,14 +166,16 @@ def _foreign_filter(file: h5py.File, place: Place) -> None:
     h5py.h5d.create(file.id, b"char_embed", h5py.h5t.IEEE_F32LE, space, properties)
 
 
-def _huge_here(file: h5py.File, place: Place) -> None:
+def _huge_here(file: h5py.File, sandbox: Sandbox) -> None:
     del file["char_embed"]
     file.create_dataset("char_embed", (1 << 31, 1 << 30), "f4", chunks=(1024, 1024))
 
 
-def _huge_by_options(file: h5py.File, place: Place, filters: dict[str, Any] | None = None) -> None:
-    """Options and file agree on terabytes, none of which was ever written."""
-    options = place.inside / "published/options.json"
+def _huge_by_options(
+    file: h5py.File, sandbox: Sandbox, filters: dict[str, Any] | None = None
+) -> None:
+    """Declare terabytes in options and file, without writing them."""
+    options = sandbox.inside / "published/options.json"
     tree = json.loads(options.read_text())
     tree["lstm"]["dim"] = HUGE
     options.write_text(json.dumps(tree))
@@ -186,7 +189,7 @@ def _huge_by_options(file: h5py.File, place: Place, filters: dict[str, Any] | No
                 file.create_dataset(key, shape, "f4", chunks=chunks, **(filters or {}))
 
 
-HDF5: dict[str, Callable[[h5py.File, Place], None]] = {
+HDF5: dict[str, Callable[[h5py.File, Sandbox], None]] = {
     "an external link": _external_link,
     "an external link to a pipe": _external_pipe,
     "an external link for the softmax": _external_softmax,
@@ -198,7 +201,7 @@ HDF5: dict[str, Callable[[h5py.File, Place], None]] = {
     "object references": _references,
     "strings for numbers": _strings,
     "a dataset without a space": _no_space,
-    "a type in a group's place": _named_type,
+    "a type instead of a group": _named_type,
     "a pickle in an attribute and a dataset": _pickled_attribute,
     "a filter that would be loaded": _foreign_filter,
     "a shape of exabytes": _huge_here,
@@ -209,22 +212,24 @@ HDF5: dict[str, Callable[[h5py.File, Place], None]] = {
 }
 
 
-def _in_hdf5(change: Callable[[h5py.File, Place], None], place: Place) -> Attack:
-    with h5py.File(place.inside / "published/weights.hdf5", "r+") as file:
-        change(file, place)
-    return Attack(functools.partial(SPOTS["published/weights.hdf5"].act, place), "weights.hdf5")
+def _in_hdf5(change: Callable[[h5py.File, Sandbox], None], sandbox: Sandbox) -> Attack:
+    with h5py.File(sandbox.inside / "published/weights.hdf5", "r+") as file:
+        change(file, sandbox)
+    return Attack(
+        functools.partial(READABLE_FILES["published/weights.hdf5"].action, sandbox), "weights.hdf5"
+    )
 
 
-def _user_block(place: Place) -> Attack:
-    """HDF5 lets anything stand before it; we never look there."""
-    path = place.inside / "published/weights.hdf5"
-    path.write_bytes(place.pickled().ljust(512, b"\0") + path.read_bytes())
-    act = functools.partial(SPOTS["published/weights.hdf5"].act, place)
-    return Attack(act, "weights.hdf5", harmless=True)
+def _user_block(sandbox: Sandbox) -> Attack:
+    """Put a pickle before the HDF5 data, where the format allows any bytes."""
+    path = sandbox.inside / "published/weights.hdf5"
+    path.write_bytes(sandbox.pickled().ljust(512, b"\0") + path.read_bytes())
+    action = functools.partial(READABLE_FILES["published/weights.hdf5"].action, sandbox)
+    return Attack(action, "weights.hdf5", harmless=True)
 
 
 def hdf5_cases() -> Iterator[Case]:
-    """Each hostile HDF5 file in the place of published weights."""
+    """Yield each hostile HDF5 file, as published weights."""
     for what, change in HDF5.items():
         yield Case(f"{what} in weights.hdf5", functools.partial(_in_hdf5, change))
     yield Case("a pickle before weights.hdf5", _user_block)
@@ -233,10 +238,10 @@ def hdf5_cases() -> Iterator[Case]:
 # -- tar and .npy ----------------------------------------------------------------------------------
 
 
-def _members(place: Place, kind: str) -> bytes:
+def _members(sandbox: Sandbox, kind: str) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name in ("../../outside/marker", str(place.marker), "00000000.words.npy"):
+        for name in ("../../outside/marker", str(sandbox.marker), "00000000.words.npy"):
             member = tarfile.TarInfo(name)
             if kind == "files":
                 member.size = 5
@@ -244,41 +249,41 @@ def _members(place: Place, kind: str) -> bytes:
                 continue
             kinds = {"symlinks": tarfile.SYMTYPE, "hardlinks": tarfile.LNKTYPE}
             member.type = kinds.get(kind, tarfile.CHRTYPE)
-            member.linkname = str(place.secret)
+            member.linkname = str(sandbox.secret)
             tar.addfile(member)
     return buffer.getvalue()
 
 
-def _tar(kind: str, place: Place) -> Attack:
-    return written("corpus/train-00000.tar", _members(place, kind), place)
+def _tar(kind: str, sandbox: Sandbox) -> Attack:
+    return written("corpus/train-00000.tar", _members(sandbox, kind), sandbox)
 
 
-def _renamed_members(place: Place) -> Attack:
-    """The right arrays in the right places, under names that point elsewhere: nobody asks them."""
-    path = place.inside / "corpus/train-00000.tar"
+def _renamed_members(sandbox: Sandbox) -> Attack:
+    """Give valid arrays names that point outside; the reader ignores the names."""
+    path = sandbox.inside / "corpus/train-00000.tar"
     data = bytearray(path.read_bytes())
     name = b"../../outside/marker"
     data[: len(name)] = name
     path.write_bytes(data)
     sign_corpus(path.parent)
-    act = functools.partial(SPOTS["corpus/train-00000.tar"].act, place)
-    return Attack(act, path.name, harmless=True)
+    action = functools.partial(READABLE_FILES["corpus/train-00000.tar"].action, sandbox)
+    return Attack(action, path.name, harmless=True)
 
 
-def _object_array(where: str, place: Place) -> Attack:
+def _object_array(where: str, sandbox: Sandbox) -> Attack:
     buffer = io.BytesIO()
-    np.save(buffer, np.array([Touch(place.marker)], dtype=object), allow_pickle=True)
-    return written(where, buffer.getvalue(), place)
+    np.save(buffer, np.array([Touch(sandbox.marker)], dtype=object), allow_pickle=True)
+    return written(where, buffer.getvalue(), sandbox)
 
 
-def _object_archive(place: Place) -> Attack:
-    path = place.inside / "trace.npz"
-    np.savez(path, loss=np.array([Touch(place.marker)], dtype=object), options=np.array("{}"))
-    return Attack(functools.partial(SPOTS["parity"].act, place), path.name)
+def _object_archive(sandbox: Sandbox) -> Attack:
+    path = sandbox.inside / "trace.npz"
+    np.savez(path, loss=np.array([Touch(sandbox.marker)], dtype=object), options=np.array("{}"))
+    return Attack(functools.partial(READABLE_FILES["parity"].action, sandbox), path.name)
 
 
 def archive_cases() -> Iterator[Case]:
-    """Tars and arrays."""
+    """Yield hostile tar files and arrays."""
     for kind in ("files", "symlinks", "hardlinks", "devices"):
         yield Case(f"a tar of {kind} that point outside", functools.partial(_tar, kind))
     yield Case("a shard whose members are called ../", _renamed_members)

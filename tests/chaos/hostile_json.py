@@ -1,4 +1,4 @@
-"""Hostile JSON, bombs, locks and links: what the other modules of hostile files leave out."""
+"""Hostile JSON, decompression bombs, locks and links."""
 
 from __future__ import annotations
 
@@ -16,16 +16,10 @@ import numpy as np
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
 from bilm.training.config import load_config
-from tests.chaos.hostile_files import (
-    SPOTS,
-    Attack,
-    Case,
-    checkpoint_directory,
-    store_directory,
-    written,
-)
+from tests.chaos.hostile_files import Attack, Case, written
 from tests.chaos.hostile_formats import HUGE
-from tests.chaos.hostile_place import Place, sign_corpus, sign_store
+from tests.chaos.readable_files import READABLE_FILES, checkpoint_directory, store_directory
+from tests.chaos.sandbox import Sandbox, sign_corpus, sign_store
 
 # -- JSON ------------------------------------------------------------------------------------------
 
@@ -36,8 +30,8 @@ def _edited(path: Path, change: Callable[[Any], object]) -> None:
     path.write_text(json.dumps(tree))
 
 
-def _text_in(where: str, text: str, place: Place) -> Attack:
-    return written(where, text.replace("MARKER", str(place.marker)).encode(), place)
+def _text_in(where: str, text: str, sandbox: Sandbox) -> Attack:
+    return written(where, text.replace("MARKER", str(sandbox.marker)).encode(), sandbox)
 
 
 OBJECTS = {
@@ -47,17 +41,24 @@ OBJECTS = {
     "a string for a section": "{\"model\": \"__import__('os').system('touch MARKER')\"}",
     "deep arrays": "[" * 400_000,
     "deep objects": '{"a":' * 200_000 + "1" + "}" * 200_000,
-    "objects as deep as can be": '{"a":' * 900 + "1" + "}" * 900,
-    "a number of many digits": '{"model": ' + "9" * 10_000 + "}",
-    "half a surrogate pair": '{"model": "\\ud800"}',
+    "objects at the maximum depth": '{"a":' * 900 + "1" + "}" * 900,
+    "a number with many digits": '{"model": ' + "9" * 10_000 + "}",
+    "an unpaired surrogate": '{"model": "\\ud800"}',
 }
-JSON_SPOTS = (
-    *("config", "model/config.json", "published/options.json", "corpus/corpus.json"),
-    *("checkpoint/run.json", "checkpoint/manifest.json", "store/store.json", "store/types.json"),
-    *("classifier/classifier.json", "dump/run.json"),
+JSON_FILES = (
+    "config",
+    "model/config.json",
+    "published/options.json",
+    "corpus/corpus.json",
+    "checkpoint/run.json",
+    "checkpoint/manifest.json",
+    "store/store.json",
+    "store/types.json",
+    "classifier/classifier.json",
+    "dump/run.json",
 )
-PLANTS: dict[str, tuple[str, Callable[[Any], object]]] = {
-    "layers without end": (
+CHANGES: dict[str, tuple[str, Callable[[Any], object]]] = {
+    "a billion layers": (
         "model/config.json",
         lambda t: t["model"]["lstm"].update(num_layers=10**9),
     ),
@@ -66,86 +67,90 @@ PLANTS: dict[str, tuple[str, Callable[[Any], object]]] = {
         lambda t: t["model"]["lstm"].update(dim=10**18),
     ),
     "terabytes of weights": ("model/config.json", lambda t: t["model"]["lstm"].update(dim=HUGE)),
-    "a vocabulary without end": ("model/config.json", lambda t: t.update(vocabulary_size=10**17)),
+    "a huge vocabulary": ("model/config.json", lambda t: t.update(vocabulary_size=10**17)),
     "a tokenizer that is a program": (
         "model/config.json",
         lambda t: t.update(tokenizer={"name": "os.system", "lowercase": False}),
     ),
-    "a tokenizer elsewhere": (
+    "a tokenizer outside the directory": (
         "model/config.json",
         lambda t: t.update(tokenizer={"name": "sentencepiece", "model": "../../outside/secret"}),
     ),
-    "highways without end": (
+    "a billion highway layers": (
         "published/options.json",
         lambda t: t["char_cnn"].update(n_highway=10**9),
     ),
-    "filters without end": (
+    "a hundred thousand filters": (
         "published/options.json",
         lambda t: t["char_cnn"].update(filters=[[1, 1]] * 100_000),
     ),
-    "a vocabulary below zero": ("published/options.json", lambda t: t.update(n_tokens_vocab=-5)),
+    "a negative vocabulary size": ("published/options.json", lambda t: t.update(n_tokens_vocab=-5)),
     "a mix that is a program": (
         "classifier/classifier.json",
         lambda t: t.update(mix_kind="__import__('os').system('true')"),
     ),
-    "a head without end": (
+    "a huge head": (
         "classifier/classifier.json",
         lambda t: t["head"].update(hidden_dim=10**15),
     ),
-    "layers that the biLM lacks": (
+    "layers that the biLM does not have": (
         "classifier/classifier.json",
         lambda t: t.update(num_layers=10**9),
     ),
-    "word vectors of a device": (
+    "word vectors from a device": (
         "classifier/classifier.json",
         lambda t: t.update(vectors={"path": "/dev/zero", "digest": "0"}),
     ),
 }
 
 
-def _planted(where: str, change: Callable[[Any], object], place: Place) -> Attack:
-    path = SPOTS[where].file(place)
+def _changed(where: str, change: Callable[[Any], object], sandbox: Sandbox) -> Attack:
+    path = READABLE_FILES[where].path(sandbox)
     _edited(path, change)
     name = "/dev/zero" if "/dev/zero" in path.read_text() else path.name
     name = "model.safetensors" if str(HUGE) in path.read_text() else name
     name = "tokenizer" if "os.system" in path.read_text() or "outside" in path.read_text() else name
-    return Attack(functools.partial(SPOTS[where].act, place), name)
+    return Attack(functools.partial(READABLE_FILES[where].action, sandbox), name)
 
 
-def _escaping_store(place: Place) -> Attack:
-    path = store_directory(place) / "store.json"
+def _escaping_store(sandbox: Sandbox) -> Attack:
+    path = store_directory(sandbox) / "store.json"
     _edited(path, lambda t: t["files"].update({"../../../outside/secret": "0" * 64}))
-    return Attack(functools.partial(SPOTS["store/store.json"].act, place), path.name)
+    return Attack(functools.partial(READABLE_FILES["store/store.json"].action, sandbox), path.name)
 
 
-def _store_words_of(numbers: list[int], name: str, dtype: str, place: Place) -> Attack:
-    directory = store_directory(place)
+def _store_words_of(numbers: list[int], name: str, dtype: str, sandbox: Sandbox) -> Attack:
+    directory = store_directory(sandbox)
     count = len(np.fromfile(directory / name, dtype))
     data = np.resize(np.array(numbers, dtype), count)
     (directory / name).write_bytes(data.tobytes())
     sign_store(directory)
-    return Attack(functools.partial(SPOTS["store/store.json"].act, place), directory.name)
+    return Attack(
+        functools.partial(READABLE_FILES["store/store.json"].action, sandbox), directory.name
+    )
 
 
-def _escaping_shard(place: Place) -> Attack:
-    path = place.inside / "corpus/corpus.json"
+def _escaping_shard(sandbox: Sandbox) -> Attack:
+    path = sandbox.inside / "corpus/corpus.json"
     _edited(path, lambda t: t["splits"]["train"]["shards"][0].update(name="../../outside/secret"))
     sign_corpus(path.parent)
-    return Attack(functools.partial(SPOTS["corpus/corpus.json"].act, place), path.name)
+    return Attack(
+        functools.partial(READABLE_FILES["corpus/corpus.json"].action, sandbox), path.name
+    )
 
 
-def _overridden(value: str, place: Place) -> Attack:
-    path = place.inside / "config.json"
+def _overridden(value: str, sandbox: Sandbox) -> Attack:
+    path = sandbox.inside / "config.json"
     return Attack(lambda: load_config(path, [value]), "")
 
 
 def json_cases() -> Iterator[Case]:
-    """Python objects, depth, and values that would cost terabytes."""
+    """Yield Python objects, deep nesting, and values that would need terabytes."""
     for what, text in OBJECTS.items():
-        for where in JSON_SPOTS:
+        for where in JSON_FILES:
             yield Case(f"{what} in {where}", functools.partial(_text_in, where, text))
-    for what, (where, change) in PLANTS.items():
-        yield Case(f"{what} in {where}", functools.partial(_planted, where, change))
+    for what, (where, change) in CHANGES.items():
+        yield Case(f"{what} in {where}", functools.partial(_changed, where, change))
     yield Case("a store that lists ../", _escaping_store)
     yield Case("a corpus that lists ../", _escaping_shard)
     for numbers, name, dtype in (
@@ -165,73 +170,79 @@ def json_cases() -> Iterator[Case]:
 # -- compression and locks -------------------------------------------------------------------------
 
 BOMB_BYTES = 1 << 28
-_PACK: dict[str, Callable[[bytes], bytes]] = {
+_COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress
 }  # fmt: skip
 
 
-def _bomb(where: str, place: Place) -> Attack:
-    """A line of a quarter of a gigabyte in some kilobytes."""
-    path = SPOTS[where].file(place)
-    packed = _PACK.get(path.suffix)
-    if packed is None:
+def _bomb(where: str, sandbox: Sandbox) -> Attack:
+    """Write a line of 256 MiB in a file of a few kilobytes."""
+    path = READABLE_FILES[where].path(sandbox)
+    compress = _COMPRESS.get(path.suffix)
+    if compress is None:
         with open(path, "wb") as file:
-            file.truncate(BOMB_BYTES)  # NULs, none of them on the disk
+            file.truncate(BOMB_BYTES)  # a sparse file of NULs
     else:
-        path.write_bytes(packed(b"x" * (1 << 20)) * (BOMB_BYTES >> 20))
-    return Attack(functools.partial(SPOTS[where].act, place), path.name)
+        path.write_bytes(compress(b"x" * (1 << 20)) * (BOMB_BYTES >> 20))
+    return Attack(functools.partial(READABLE_FILES[where].action, sandbox), path.name)
 
 
-def _lock_elsewhere(place: Place) -> Attack:
-    partial = place.inside / "vectors.hdf5.partial"
-    (partial / "lock").symlink_to(place.marker)
-    return Attack(functools.partial(SPOTS["dump/run.json"].act, place), "vectors.hdf5")
+def _linked_lock(sandbox: Sandbox) -> Attack:
+    partial = sandbox.inside / "vectors.hdf5.partial"
+    (partial / "lock").symlink_to(sandbox.marker)
+    return Attack(
+        functools.partial(READABLE_FILES["dump/run.json"].action, sandbox), "vectors.hdf5"
+    )
 
 
-def _partial_elsewhere(place: Place) -> Attack:
-    partial = place.inside / "vectors.hdf5.partial"
-    partial.rename(place.inside / "moved")
-    partial.symlink_to(place.outside)
-    return Attack(functools.partial(SPOTS["dump/run.json"].act, place), partial.name)
+def _linked_partial(sandbox: Sandbox) -> Attack:
+    partial = sandbox.inside / "vectors.hdf5.partial"
+    partial.rename(sandbox.inside / "moved")
+    partial.symlink_to(sandbox.outside)
+    return Attack(functools.partial(READABLE_FILES["dump/run.json"].action, sandbox), partial.name)
 
 
-def _header_without_a_word(place: Place) -> Attack:
-    (place.inside / "vectors.hdf5").write_bytes(b"mine")
-    _edited(place.inside / "vectors.hdf5.partial/run.json", lambda t: t.pop("replaces"))
-    return Attack(functools.partial(SPOTS["dump/run.json"].act, place), "vectors.hdf5")
+def _header_without_key(sandbox: Sandbox) -> Attack:
+    (sandbox.inside / "vectors.hdf5").write_bytes(b"other")
+    _edited(sandbox.inside / "vectors.hdf5.partial/run.json", lambda t: t.pop("replaces"))
+    return Attack(
+        functools.partial(READABLE_FILES["dump/run.json"].action, sandbox), "vectors.hdf5"
+    )
 
 
-def _checkpoint_elsewhere(place: Place) -> Attack:
-    directory = checkpoint_directory(place)
+def _linked_checkpoint(sandbox: Sandbox) -> Attack:
+    directory = checkpoint_directory(sandbox)
     for file in directory.iterdir():
         file.unlink()
     directory.rmdir()
-    directory.symlink_to(place.outside)
-    return Attack(functools.partial(SPOTS["checkpoint/run.json"].act, place), "checkpoints")
+    directory.symlink_to(sandbox.outside)
+    return Attack(
+        functools.partial(READABLE_FILES["checkpoint/run.json"].action, sandbox), "checkpoints"
+    )
 
 
-def _no_pieces(place: Place) -> Attack:
-    path = place.inside / "model/tokenizer.model"
+def _invalid_pieces(sandbox: Sandbox) -> Attack:
+    path = sandbox.inside / "model/tokenizer.model"
     path.write_bytes(b"\x0a\x0f\x0a\x05<unk>" + bytes(range(256)))
     return Attack(
         lambda: load_tokenizer(TokenizerSpec(name="sentencepiece"), path.parent), path.name
     )
 
 
-def _other_weights(place: Place) -> Attack:
-    """A model directory with the weights of the published format."""
-    path = place.inside / "model/model.safetensors"
-    path.write_bytes((place.inside / "published/weights.hdf5").read_bytes())
+def _other_weights(sandbox: Sandbox) -> Attack:
+    """Replace the weights of a model directory by those in the published format."""
+    path = sandbox.inside / "model/model.safetensors"
+    path.write_bytes((sandbox.inside / "published/weights.hdf5").read_bytes())
     return Attack(lambda: PretrainedBiLm.from_pretrained(path.parent), path.name)
 
 
 def other_cases(bombs: bool) -> Iterator[Case]:
-    """What is left: bombs, locks, links for directories, a sentencepiece model that is none."""
-    yield Case("a lock that is a link outside", _lock_elsewhere)
-    yield Case("an unfinished dump that is a link outside", _partial_elsewhere)
-    yield Case("an unfinished dump that lacks a word", _header_without_a_word)
-    yield Case("a checkpoint that is a link outside", _checkpoint_elsewhere)
-    yield Case("a sentencepiece model that is none", _no_pieces)
+    """Yield decompression bombs, locks, linked directories, and an invalid sentencepiece model."""
+    yield Case("a lock that is a link outside", _linked_lock)
+    yield Case("an unfinished dump that is a link outside", _linked_partial)
+    yield Case("an unfinished dump without a key", _header_without_key)
+    yield Case("a checkpoint that is a link outside", _linked_checkpoint)
+    yield Case("an invalid sentencepiece model", _invalid_pieces)
     yield Case("HDF5 for safetensors", _other_weights)
     if bombs:
         for where in ("texts.csv.gz", "texts.jsonl", "vectors", "input.txt", "input.jsonl"):

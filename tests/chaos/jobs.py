@@ -1,4 +1,4 @@
-"""Whole jobs, and how they are ended: by id, in bounded time."""
+"""Jobs: wait for them, kill them by process id, and read their progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.launch.launching import events, tree_of, wait_gone
 SECONDS = 120
 SAVE_EVERY = 10
 SETTINGS = (
-    "model.dropout=0.2",  # so that its randomness is restored too
+    "model.dropout=0.2",  # its randomness must be restored too
     f"train.checkpoints.every_steps={SAVE_EVERY}",
     "train.evaluation.every_steps=40",
     "train.log.histograms_every_steps=null",
@@ -25,7 +25,7 @@ SETTINGS = (
 
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to the whole job at once, as a night's power cut does."""
+    """Send SIGKILL to the whole job at once, as in a power failure."""
     processes = tree_of(process) if process.poll() is None else []
     try:
         os.killpg(process.pid, signal.SIGKILL)
@@ -36,20 +36,20 @@ def kill_all(process: subprocess.Popen[bytes]) -> None:
 
 
 def last_step(output: Path) -> int:
-    """The last step that the run has written down."""
+    """Return the last step in metrics.jsonl."""
     return max((line["step"] for line in events(output, "train")), default=0)
 
 
 def newest_step(output: Path) -> int:
-    """The step of the newest whole checkpoint; 0 if there is none."""
+    """Return the step of the latest intact checkpoint; 0 if there is none."""
     newest = CheckpointStore(output / "checkpoints").newest()
-    return 0 if newest is None else newest.step
+    return 0 if newest is None else newest.record.step
 
 
 def wait_until(
     condition: Callable[[], bool], process: subprocess.Popen[bytes], pause: float = 0.01
 ) -> bool:
-    """Until the condition holds (True), or the job has ended (False)."""
+    """Wait until the condition is true (return True) or the job has exited (return False)."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         if condition():
@@ -57,14 +57,14 @@ def wait_until(
         if process.poll() is not None:
             return False
         time.sleep(pause)
-    raise AssertionError(f"neither that nor an end in {SECONDS} s")
+    raise AssertionError(f"neither the condition nor the exit within {SECONDS} s")
 
 
 def is_saving(output: Path) -> bool:
-    """Whether a checkpoint is being written just now."""
+    """Return whether a checkpoint is being written at the moment."""
     return any((output / "checkpoints").glob(".step-*"))
 
 
-def left_over(processes: list[psutil.Process]) -> list[int]:
-    """Processes that are still there, zombies aside."""
+def still_running(processes: list[psutil.Process]) -> list[int]:
+    """Return the ids of the processes that are running, without zombies."""
     return [p.pid for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

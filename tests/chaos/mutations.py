@@ -1,4 +1,4 @@
-"""Mutations of bytes and of parsed JSON, and what hypothesis draws them from."""
+"""Mutations of bytes and of parsed JSON, and the hypothesis strategies for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EDITS = st.lists(
     min_size=1,
     max_size=4,
 )
-CHARACTERS = st.characters(exclude_categories=())  # halves of surrogate pairs and NUL included
+CHARACTERS = st.characters(exclude_categories=())  # including surrogates and NUL
 VALUES = st.one_of(
     st.sampled_from([None, True, False, 0, -1, 1, 3, 2**31, 2**63, 10**40, 1e308, "", "full"]),
     st.sampled_from([[], {}, [[]], [[1, 1]], [[2, 3], [4, 5]], {"a": 1}, "adam", "linear", "../x"]),
@@ -31,7 +31,7 @@ CHANGES = st.lists(
 
 
 def variant_of(drawn: list[tuple[str, int, Any]], variant: int) -> list[tuple[str, int, Any]]:
-    """Like mutations in other places: drawing is what costs most, so each draw is used often."""
+    """Return similar mutations at other positions; drawing is slow, so each draw is reused."""
     result = []
     for kind, number, value in drawn:
         kinds = _EDITS if kind in _EDITS and isinstance(value, bytes) else _CHANGES
@@ -41,13 +41,15 @@ def variant_of(drawn: list[tuple[str, int, Any]], variant: int) -> list[tuple[st
 
 
 def mutated(
-    data: bytes, edits: list[tuple[str, int, bytes]], spots: list[int] | None = None
+    data: bytes, edits: list[tuple[str, int, bytes]], positions: list[int] | None = None
 ) -> bytes:
-    """`data` after `edits`; with `spots`, every other one falls on one of these positions."""
+    """Return `data` after `edits`; with `positions`, every other one is at one of these."""
     result = bytearray(data)
     for kind, number, blob in edits:
         size = max(1, len(result))
-        at = spots[(number // 2) % len(spots)] % size if spots and number % 2 else number % size
+        at = number % size
+        if positions and number % 2:
+            at = positions[(number // 2) % len(positions)] % size
         if not result:
             result += blob
         elif kind == "flip":
@@ -70,11 +72,11 @@ def mutated(
 
 
 def changed(tree: Any, changes: list[tuple[str, int, Any]]) -> Any:
-    """A copy of parsed JSON after `changes`, each at any place of it."""
+    """Return a copy of parsed JSON after `changes`, each at some key of it."""
     root = [json.loads(json.dumps(tree))]
     for kind, number, value in changes:
-        places = list(_places(root))
-        owner, key = places[number % len(places)]
+        keys = list(_keys(root))
+        owner, key = keys[number % len(keys)]
         value = copy.deepcopy(value)
         if kind == "delete" and owner is not root:
             del owner[key]
@@ -89,9 +91,9 @@ def changed(tree: Any, changes: list[tuple[str, int, Any]]) -> Any:
     return root[0]
 
 
-def _places(node: Any) -> Iterator[tuple[Any, Any]]:
+def _keys(node: Any) -> Iterator[tuple[Any, Any]]:
     items = node.items() if isinstance(node, dict) else enumerate(node)
     for key, value in list(items):
         yield node, key
         if isinstance(value, (dict, list)):
-            yield from _places(value)
+            yield from _keys(value)

@@ -1,8 +1,8 @@
-"""Resumed runs from altered checkpoints: `python -m tests.chaos.resuming CONFIG RUN WORK`.
+"""Resume runs from altered checkpoints: `python -m tests.chaos.resuming CONFIG RUN WORK`.
 
-RUN was stopped half-way. Each case copies it, takes one field out of its newest checkpoint (or sets
-a tensor to zero), signs the checkpoint again, and goes on in a forked child of one rank. One JSON
-object a line: the field, the child's exit code, its error, and the curve and weights that it got.
+RUN was stopped halfway. Each case copies it, removes one field of its latest checkpoint (or sets a
+tensor to zero), corrects the digests, and resumes in a forked child of one rank. Prints one JSON
+object per line: the field, the child's exit code, its error, and the resulting curve and weights.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Alter = Callable[[Path], None]
 
 
 def cases(checkpoint: Path) -> Iterator[tuple[str, Alter]]:
-    """Every field of a checkpoint, and what is done to it."""
+    """Yield every field of a checkpoint with the function that alters it."""
     run = json.loads((checkpoint / RUN_FILE).read_text(encoding="utf-8"))
     for path in _paths(run):
         yield "/".join(("run", *path)), lambda place, path=path: _drop_key(place, path)
@@ -45,7 +45,7 @@ def cases(checkpoint: Path) -> Iterator[tuple[str, Alter]]:
 
 
 def _paths(tree: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The way to every key, inner ones too."""
+    """Yield the path of every key, including nested ones."""
     for key, value in tree.items():
         yield (*above, key)
         if isinstance(value, dict):
@@ -71,7 +71,7 @@ def _alter_tensor(checkpoint: Path, file: str, name: str, what: str) -> None:
 
 
 def sign(checkpoint: Path) -> None:
-    """A manifest that fits the files."""
+    """Write a manifest that matches the files."""
     files = {
         file.name: {
             "bytes": file.stat().st_size,
@@ -84,21 +84,21 @@ def sign(checkpoint: Path) -> None:
     (checkpoint / MANIFEST_FILE).write_text(text, encoding="utf-8")
 
 
-def go_on(config: Path, overrides: list[str], output: Path) -> tuple[int, str]:
-    """Resume in a forked child; its exit code and what it said."""
+def resume(config: Path, overrides: list[str], output: Path) -> tuple[int, str]:
+    """Resume in a forked child; return its exit code and its output."""
     reading, writing = os.pipe()
     process = os.fork()
     if process == 0:
-        code, said = 1, io.StringIO()
+        code, output_text = 1, io.StringIO()
         try:
-            with contextlib.redirect_stderr(said):
+            with contextlib.redirect_stderr(output_text):
                 code = train(load_config(config, [*overrides, f"train.output_dir={output}"]))
         except BilmError as error:
             code = error.exit_code
-            said.write(f"error: {error}")
+            output_text.write(f"error: {error}")
         except BaseException as error:
-            said.write(repr(error))
-        os.write(writing, said.getvalue()[-2000:].encode())
+            output_text.write(repr(error))
+        os.write(writing, output_text.getvalue()[-2000:].encode())
         os._exit(code)
     os.close(writing)
     with open(reading, "rb") as pipe:
@@ -108,21 +108,21 @@ def go_on(config: Path, overrides: list[str], output: Path) -> tuple[int, str]:
 
 
 def outcome(output: Path) -> tuple[list[Any], str]:
-    """The curve, and a digest of all tensors at the end."""
+    """Return the curve, and a digest of the final progress and tensors."""
     keys = ("step", "loss_forward", "loss_backward", "gradient_norm", "learning_rate")
     keys += ("perplexity_sampled", "clipped_steps_share")
     curve: list[Any] = [[line[key] for key in keys] for line in events(output, "train")]
     curve += [[line["step"], line["perplexity"]] for line in events(output, "heldout")]
     newest = CheckpointStore(output / "checkpoints").newest()
     assert newest is not None
-    digest = hashlib.sha256(json.dumps(newest.run["progress"]).encode())
+    digest = hashlib.sha256(newest.record.progress.model_dump_json().encode())
     for file in TENSOR_FILES:
         digest.update((newest.path / f"{file}.safetensors").read_bytes())
     return curve, digest.hexdigest()
 
 
 def main() -> None:
-    """The unaltered run, then every case."""
+    """Resume the unaltered run, then every case."""
     config, run, work = (Path(word) for word in sys.argv[1:4])
     overrides = sys.argv[4:]
     torch.set_num_threads(1)
@@ -134,8 +134,8 @@ def main() -> None:
         checkpoint = output / "checkpoints" / newest.name
         alter(checkpoint)
         sign(checkpoint)
-        code, said = go_on(config, overrides, output)
-        result: dict[str, Any] = {"field": name, "code": code, "said": said}
+        code, text = resume(config, overrides, output)
+        result: dict[str, Any] = {"field": name, "code": code, "output": text}
         if code == 0:
             result["curve"], result["digest"] = outcome(output)
         print(json.dumps(result), flush=True)

@@ -1,8 +1,8 @@
-"""Saves of a checkpoint with a fault at each of its operations: `python -m tests.chaos.saving DIR`.
+"""Save checkpoints with a fault in each operation: `python -m tests.chaos.saving DIR`.
 
-Runs under the preloaded library of `faults`. Each case is a forked child that saves step 2 over
-step 1; then the parent looks at what is left, as a run that starts again would. One JSON object a
-line: the operation, the kind, what the child said, and what was found wrong (null: nothing).
+Runs with the preloaded library of `faults`. In each case a forked child saves step 2 after step 1;
+then the parent checks the remaining files, as a resumed run would. Prints one JSON object per line:
+the operation, the kind of fault, the child's exit code, and the problem (null for none).
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import torch
 
 from bilm.errors import BilmError
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
+from tests.bilm.training.records import record_of
 from tests.chaos import faults
 
-DIED, REFUSED, SAVED = 137, 9, 0
+DIED, FAILED, SAVED = 137, 9, 0
 
 
 def contents(step: int) -> dict[str, dict[str, torch.Tensor]]:
-    """Tensors from which the step can be told, of several pages each."""
+    """Return tensors of several pages that identify the step."""
     return {
         WEIGHTS: {"a": torch.full((40, 60), float(step)), "b": torch.full((9,), step + 0.5)},
         OPTIMIZER: {"a/sum": torch.full((40, 60), 2.0 * step)},
@@ -33,14 +34,14 @@ def contents(step: int) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def save(directory: Path, step: int) -> None:
-    """As a run does it: the checkpoint, then older ones go."""
+    """Save a checkpoint and delete older ones, as a run does."""
     store = CheckpointStore(directory)
-    saved = store.save(step, contents(step), {"progress": {"step": step}, "meters": {}})
+    saved = store.save(contents(step), record_of(step))
     store.prune(saved, keep_last=2, best_step=None)
 
 
 def child(directory: Path, at: int, kind: str) -> int:
-    """Save step 2 with a fault; the exit code of the forked process."""
+    """Save step 2 with a fault in a forked process; return its exit code."""
     process = os.fork()
     if process == 0:
         code = SAVED
@@ -48,8 +49,8 @@ def child(directory: Path, at: int, kind: str) -> int:
             faults.arm(directory, at, kind)
             save(directory, 2)
         except (BilmError, OSError):
-            code = REFUSED
-        except BaseException as error:  # whatever else it may be is a finding
+            code = FAILED
+        except BaseException as error:  # any other exception is a bug
             print(repr(error), file=sys.stderr, flush=True)
             code = 1
         os._exit(code)
@@ -57,34 +58,34 @@ def child(directory: Path, at: int, kind: str) -> int:
     return DIED if os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
 
 
-def wrong_with(directory: Path, code: int) -> str | None:
-    """What a run that starts again would find wrong."""
-    if code not in (DIED, REFUSED, SAVED):
-        return f"the saving process ended with {code}"
+def problem_of(directory: Path, code: int) -> str | None:
+    """Return the problem that a resumed run would have; None for none."""
+    if code not in (DIED, FAILED, SAVED):
+        return f"the saving process exited with {code}"
     try:
-        found = CheckpointStore(directory).newest()
+        newest = CheckpointStore(directory).newest()
     except BilmError as error:
-        return f"no checkpoint loads: {error}"
-    if found is None:
-        return "the checkpoint before is lost"
-    if code == SAVED and found.step != 2:
-        return f"saved, but {found.path.name} is the newest"
-    expected = contents(found.step)
+        return f"no checkpoint can be loaded: {error}"
+    if newest is None:
+        return "the previous checkpoint is lost"
+    if code == SAVED and newest.record.step != 2:
+        return f"saved, but {newest.path.name} is the latest"
+    expected = contents(newest.record.step)
     for file, tensors in expected.items():
         for name, tensor in tensors.items():
-            if not torch.equal(found.tensor(file, name), tensor):
-                return f"{file}/{name} of step {found.step} is another"
-    if code == REFUSED and list(directory.glob(".*")):
-        return f"temporary files are left: {[p.name for p in directory.glob('.*')]}"
-    save(directory, 3)  # and the run goes on
+            if not torch.equal(newest.tensor(file, name), tensor):
+                return f"{file}/{name} of {newest.path.name} differs"
+    if code == FAILED and list(directory.glob(".*")):
+        return f"temporary files remain: {[p.name for p in directory.glob('.*')]}"
+    save(directory, 3)  # the run continues
     newest = CheckpointStore(directory).newest()
-    if newest is None or newest.step != 3 or list(directory.glob(".*")):
-        return "the next save is not whole, or leaves something behind"
+    if newest is None or newest.record.step != 3 or list(directory.glob(".*")):
+        return "the next save is incomplete, or leaves temporary files"
     return None
 
 
 def main() -> None:
-    """Every operation, every kind."""
+    """Try every kind of fault in every operation."""
     work = Path(sys.argv[1])
     torch.set_num_threads(1)
     before = work / "before"
@@ -96,12 +97,12 @@ def main() -> None:
             shutil.copytree(before, directory)
             code = child(directory, at, kind)
             case: dict[str, Any] = {"kind": kind, "at": at, "code": code}
-            print(json.dumps({**case, "wrong": wrong_with(directory, code)}), flush=True)
+            print(json.dumps({**case, "problem": problem_of(directory, code)}), flush=True)
             shutil.rmtree(directory)
 
 
 def _operations(before: Path, directory: Path) -> int:
-    """How many operations a save makes."""
+    """Return the number of operations of a save."""
     shutil.copytree(before, directory)
     faults.arm(directory, -1, "error")
     save(directory, 2)

@@ -1,4 +1,4 @@
-"""Row 7: shards that are corrupt, cut, missing or swapped, or that change under a run."""
+"""Row 7: shards that are corrupt, truncated, missing, swapped, or changed during a run."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import pytest
 from bilm.corpus.reader import Corpus
 from bilm.errors import CorpusError
 from tests.chaos.jobs import SETTINGS, kill_all, last_step, wait_until
-from tests.chaos.table import Row, row
+from tests.chaos.results import Row, row
 from tests.conftest import ROOT
 from tests.launch.launching import build_demo_corpus, launch, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
-TITLE = "shards corrupt, cut, missing, swapped, or changed under a run"
+TITLE = "shards corrupt, truncated, missing, swapped, or changed during a run"
 
 
-def test_some_damaged_corpora(tmp_path: Path) -> None:
-    with row(7, TITLE, seed=11) as trying:
-        _every_damage(trying, _shards(tmp_path), tmp_path, random.Random(11), flips=10)
+def test_damaged_corpora_short(tmp_path: Path) -> None:
+    with row(7, TITLE, seed=11) as results:
+        _every_damage(results, _shards(tmp_path), tmp_path, random.Random(11), flips=10)
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(1200)
 def test_damaged_corpora(tmp_path: Path) -> None:
-    with row(7, TITLE, seed=12) as trying:
+    with row(7, TITLE, seed=12) as results:
         corpus, rng = _shards(tmp_path), random.Random(12)
-        _every_damage(trying, corpus, tmp_path, rng, flips=150)
+        _every_damage(results, corpus, tmp_path, rng, flips=150)
         for name, damage in {**DAMAGES, "flipped": _flip}.items():
-            with trying.case(f"a run does not start: {name}"):
+            with results.case(f"a run rejects it: {name}"):
                 bad = tmp_path / f"bad-{name}"
                 shutil.copytree(corpus, bad)
                 damage(bad, rng)
@@ -42,28 +42,34 @@ def test_damaged_corpora(tmp_path: Path) -> None:
                 assert "train-0000" in done.stderr
                 assert "Traceback" not in done.stderr
         for name, damage in {**DAMAGES, "flipped": _flip}.items():
-            with trying.case(f"changed under a run: {name}"):
-                _under_a_run(corpus, tmp_path / f"under-{name}", damage, rng)
-        with trying.case("another corpus in its place, between two starts"):
-            place, output = tmp_path / "between", tmp_path / "between-run" / "run"
-            shutil.copytree(corpus, place)
-            launch(place, output, *SETTINGS, "train.max_steps=4", ranks=2)
-            shutil.rmtree(place)
-            shutil.copytree(build_demo_corpus(tmp_path / "other", sentences=500), place)
-            done = launch(place, output, *SETTINGS, ranks=2, code=2)
+            with results.case(f"changed during a run: {name}"):
+                _change_during_run(corpus, tmp_path / f"during-{name}", damage, rng)
+        with results.case("replaced by another corpus between two starts"):
+            replaced, output = tmp_path / "between", tmp_path / "between-run" / "run"
+            shutil.copytree(corpus, replaced)
+            launch(replaced, output, *SETTINGS, "train.max_steps=4", ranks=2)
+            shutil.rmtree(replaced)
+            shutil.copytree(build_demo_corpus(tmp_path / "other", sentences=500), replaced)
+            done = launch(replaced, output, *SETTINGS, ranks=2, code=2)
             assert "data.corpus" in done.stderr
-        trying.worst = "0 unseen; every one named with its file"
+        results.worst = "0 undetected; every error names the file"
 
 
 def _shards(directory: Path) -> Path:
-    """A corpus of several shards."""
+    """Build a corpus of several shards."""
     build_demo_corpus(directory, sentences=6000)
-    build = [
-        *("--input", str(directory / "text" / "train.txt"), "--heldout", "0.05"),
-        *("--tokenizer", "whitespace", "--workers", "1", "--min-count", "1"),
-        *("--shard-words", "8192", "--output", str(directory / "shards")),
+    command = [
+        sys.executable,
+        "-m",
+        "data_tools.build_corpus",
+        f"--input={directory / 'text' / 'train.txt'}",
+        "--heldout=0.05",
+        "--tokenizer=whitespace",
+        "--workers=1",
+        "--min-count=1",
+        "--shard-words=8192",
+        f"--output={directory / 'shards'}",
     ]
-    command = [sys.executable, "-m", "data_tools.build_corpus", *build]
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
     return directory / "shards"
 
@@ -76,7 +82,7 @@ def _flip(corpus: Path, rng: random.Random) -> str:
     return file.name
 
 
-def _cut(corpus: Path, rng: random.Random) -> str:
+def _truncate(corpus: Path, rng: random.Random) -> str:
     file = rng.choice(sorted(corpus.glob("train-*.tar")))
     with file.open("r+b") as shard:
         shard.truncate(rng.randrange(file.stat().st_size))
@@ -99,18 +105,18 @@ def _swap(corpus: Path, _: random.Random) -> str:
 
 
 Damage = Callable[[Path, random.Random], str]
-DAMAGES: dict[str, Damage] = {"cut": _cut, "missing": _remove, "swapped": _swap}
+DAMAGES: dict[str, Damage] = {"truncated": _truncate, "missing": _remove, "swapped": _swap}
 
 
 def _every_damage(
-    trying: Row, corpus: Path, tmp_path: Path, rng: random.Random, flips: int
+    results: Row, corpus: Path, tmp_path: Path, rng: random.Random, flips: int
 ) -> None:
-    """What a reader of the whole corpus says to each damage."""
+    """Check that reading the whole corpus detects each kind of damage."""
     files = sorted(p.name for p in corpus.iterdir())
     copy = tmp_path / "copy"
-    cases: list[Damage] = [_flip] * flips + [_cut] * (flips // 2) + [_remove] * 3 + [_swap]
+    cases: list[Damage] = [_flip] * flips + [_truncate] * (flips // 2) + [_remove] * 3 + [_swap]
     for i, damage in enumerate(cases):
-        with trying.case(f"{damage.__name__.strip('_')} {i}"):
+        with results.case(f"{damage.__name__.strip('_')} {i}"):
             shutil.copytree(corpus, copy)
             try:
                 name = damage(copy, rng)
@@ -118,8 +124,8 @@ def _every_damage(
                     Corpus.open(copy).verify()
             finally:
                 shutil.rmtree(copy)
-    for name in files:  # and a flipped bit in each of the other files
-        with trying.case(f"flipped bit in {name}"):
+    for name in files:  # a flipped bit in each of the files
+        with results.case(f"flipped bit in {name}"):
             shutil.copytree(corpus, copy)
             try:
                 data = bytearray((copy / name).read_bytes())
@@ -129,21 +135,21 @@ def _every_damage(
                     Corpus.open(copy).verify()
             finally:
                 shutil.rmtree(copy)
-    trying.worst = "0 unseen"
+    results.worst = "0 undetected"
 
 
-def _under_a_run(corpus: Path, place: Path, damage: Damage, rng: random.Random) -> None:
-    """A run that reads its corpus over and over is stopped by the first change."""
-    mine, output = place / "corpus", place / "x" / "run"
-    shutil.copytree(corpus, mine)
+def _change_during_run(corpus: Path, directory: Path, damage: Damage, rng: random.Random) -> None:
+    """Check that a run stops after a change of its corpus."""
+    copy, output = directory / "corpus", directory / "x" / "run"
+    shutil.copytree(corpus, copy)
     rare = ("train.checkpoints.every_steps=50", "train.evaluation.every_steps=100000")
-    process = start(mine, output, *SETTINGS, *rare, "train.max_steps=100000", ranks=2)
+    process = start(copy, output, *SETTINGS, *rare, "train.max_steps=100000", ranks=2)
     try:
         wait_until(lambda: last_step(output) >= 5, process)
-        name = damage(mine, rng)
+        name = damage(copy, rng)
         assert process.wait(timeout=120) != 0
     finally:
         kill_all(process)
-    said = output.with_suffix(".log").read_text(encoding="utf-8")
-    assert "error: the corpus has changed since it was opened" in said, said[-2000:]
-    assert name in said
+    log = output.with_suffix(".log").read_text(encoding="utf-8")
+    assert "error: the corpus has changed since it was opened" in log, log[-2000:]
+    assert name in log

@@ -1,4 +1,4 @@
-"""Row 6: a disk that fills up: in a checkpoint, the metrics, a build, a dump."""
+"""Row 6: a full disk while writing a checkpoint, the metrics, a corpus or vectors."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from pathlib import Path
 import pytest
 
 from bilm.training.checkpoints import CheckpointStore
-from tests.chaos.table import row
+from tests.chaos.results import row
 from tests.conftest import ROOT
 from tests.launch.launching import build_demo_corpus, command_for, environment, events, launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.chaos]
 NEEDED = re.compile(r"[\d,]+ bytes needed, [\d,]+ bytes free")
-QUIET = "train.log.histograms_every_steps=null"
+NO_HISTOGRAMS = "train.log.histograms_every_steps=null"
 
 
 @contextmanager
 def small_disk(directory: Path, kib: int) -> Iterator[Path]:
-    """A file system of that size; skipped where mounting is not allowed."""
+    """Mount a file system of this size; skip the test where mounting is not permitted."""
     directory.mkdir(parents=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(directory)]
     if subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("mounting is not allowed here")
+        pytest.skip("mounting is not permitted")
     try:
         yield directory
     finally:
@@ -36,7 +36,7 @@ def small_disk(directory: Path, kib: int) -> Iterator[Path]:
 
 
 def fill(disk: Path, leave: int) -> Path:
-    """Fill a disk up to `leave` bytes."""
+    """Fill a disk except for `leave` bytes."""
     ballast = disk / "ballast"
     with ballast.open("wb") as file:
         file.write(b"\0" * max(0, shutil.disk_usage(disk).free - leave))
@@ -44,7 +44,7 @@ def fill(disk: Path, leave: int) -> Path:
 
 
 def fails(command: list[str]) -> str:
-    """Run; it must refuse with exit code 2, the bytes needed and free, and no traceback."""
+    """Run a command that must fail with the bytes needed and free; return its error."""
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=180, env=environment(), cwd=ROOT
     )
@@ -57,38 +57,40 @@ def fails(command: list[str]) -> str:
 
 
 @pytest.mark.timeout(900)
-def test_a_full_disk(tmp_path: Path) -> None:
-    with row(6, "disk full: in a checkpoint, the metrics, a build, a dump") as trying:
+def test_full_disk(tmp_path: Path) -> None:
+    with row(6, "full disk while writing a checkpoint, metrics, a corpus, vectors") as results:
         corpus = build_demo_corpus(tmp_path)
         text = tmp_path / "text" / "train.txt"
         model = tmp_path / "m" / "run"
-        launch(corpus, model, "train.max_steps=4", QUIET, ranks=None)
-        with trying.case("a checkpoint"), small_disk(tmp_path / "disk1", 1000) as disk:
+        launch(corpus, model, "train.max_steps=4", NO_HISTOGRAMS, ranks=None)
+        with results.case("a checkpoint"), small_disk(tmp_path / "disk1", 1000) as disk:
             output = disk / "run"
-            launch(corpus, output, "train.max_steps=4", QUIET, ranks=None)
+            launch(corpus, output, "train.max_steps=4", NO_HISTOGRAMS, ranks=None)
             fill(disk, leave=60_000)
-            more = command_for(corpus, output, "train.max_steps=12", QUIET, ranks=2)
+            more = command_for(corpus, output, "train.max_steps=12", NO_HISTOGRAMS, ranks=2)
             assert "step-00000008" in fails([*more, "train.evaluation.every_steps=100"])
-            _whole(output, 4)
-        with trying.case("the metrics"), small_disk(tmp_path / "disk2", 1000) as disk:
+            _check_intact(output, 4)
+        with results.case("the metrics"), small_disk(tmp_path / "disk2", 1000) as disk:
             output = disk / "run"
-            launch(corpus, output, "train.max_steps=4", QUIET, ranks=None)
+            launch(corpus, output, "train.max_steps=4", NO_HISTOGRAMS, ranks=None)
             ballast = fill(disk, leave=24_576)
             rare = ("train.checkpoints.every_steps=5000", "train.evaluation.every_steps=5000")
-            more = command_for(corpus, output, "train.max_steps=5000", QUIET, *rare, ranks=2)
+            more = command_for(
+                corpus, output, "train.max_steps=5000", NO_HISTOGRAMS, *rare, ranks=2
+            )
             assert "metrics.jsonl" in fails(more)
-            _whole(output, 4)
+            _check_intact(output, 4)
             ballast.unlink()
-            launch(corpus, output, "train.max_steps=8", QUIET, ranks=None)
+            launch(corpus, output, "train.max_steps=8", NO_HISTOGRAMS, ranks=None)
             assert [e["step"] for e in events(output, "train")] == list(range(1, 9))
-        with trying.case("building shards"), small_disk(tmp_path / "disk3", 40) as disk:
-            (disk / "mine").write_text("my own")
-            build = ["--tokenizer", "whitespace", "--workers", "1", "--input", str(text)]
-            command = [sys.executable, "-m", "data_tools.build_corpus", *build, "--heldout", "0"]
-            assert "corpus" in fails([*command, "--output", str(disk / "corpus")])
-            assert [p.name for p in disk.iterdir()] == ["mine"]
-            assert (disk / "mine").read_text() == "my own"
-        with trying.case("a dump"), small_disk(tmp_path / "disk4", 3000) as disk:
+        with results.case("building a corpus"), small_disk(tmp_path / "disk3", 40) as disk:
+            (disk / "other").write_text("unrelated")
+            command = [sys.executable, "-m", "data_tools.build_corpus", f"--input={text}"]
+            command += ["--tokenizer=whitespace", "--workers=1", "--heldout=0"]
+            assert "corpus" in fails([*command, f"--output={disk / 'corpus'}"])
+            assert [p.name for p in disk.iterdir()] == ["other"]
+            assert (disk / "other").read_text() == "unrelated"
+        with results.case("vectors"), small_disk(tmp_path / "disk4", 3000) as disk:
             output = disk / "vectors.hdf5"
             script = [sys.executable, str(ROOT / "launch" / "embed.py"), "--model", str(model)]
             command = [*script, "--input", str(text), "--output", str(output)]
@@ -96,13 +98,15 @@ def test_a_full_disk(tmp_path: Path) -> None:
             assert not output.exists()
             parts = sorted(p.name for p in (disk / "vectors.hdf5.partial").iterdir())
             assert all(not name.startswith(".part") for name in parts), parts
-        trying.worst = "bytes needed and free each time; earlier files whole; no temporary files"
+        results.worst = (
+            "errors state the bytes needed and free; earlier files intact; no temporary files"
+        )
 
 
-def _whole(output: Path, step: int) -> None:
-    """The checkpoint of `step` is the newest and whole, and nothing half-written stands beside."""
+def _check_intact(output: Path, step: int) -> None:
+    """Check that the checkpoint of `step` is the latest, and that there are no temporary files."""
     newest = CheckpointStore(output / "checkpoints").newest()
     assert newest is not None
-    assert newest.step == step
+    assert newest.record.step == step
     assert not list((output / "checkpoints").glob(".*"))
     assert not list(output.glob(".*"))

@@ -1,4 +1,4 @@
-"""Row 12: a hundred thousand mutated inputs, and nothing but our own errors leaves a reader."""
+"""Row 12: a hundred thousand mutated inputs; a reader may raise only a `BilmError`."""
 
 from __future__ import annotations
 
@@ -12,99 +12,105 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.fuzzing import TARGETS, fuzz
-from tests.chaos.hostile_place import make_artefacts
-from tests.chaos.table import Row, row
+from tests.chaos.fuzz_targets import TARGETS
+from tests.chaos.fuzzing import fuzz
+from tests.chaos.results import Row, row
+from tests.chaos.sandbox import make_artifacts
 from tests.conftest import ROOT
 
 TITLE = "Fuzzing"
 SEED = 20180215
-# A hundred thousand in all; the dear ones fewer.
+# A hundred thousand in total, with fewer of the slow ones.
 COUNTS = {
-    **{"config": 40_000, "vocabulary": 20_000, "corpus": 20_000, "options": 4_000},
-    **{"weights": 8_000, "pieces": 2_000, "texts": 6_000},
+    "config": 40_000,
+    "vocabulary": 20_000,
+    "corpus": 20_000,
+    "options": 4_000,
+    "weights": 8_000,
+    "pieces": 2_000,
+    "texts": 6_000,
 }
-IN_CHILD = ("weights", "pieces")  # a library's own C code reads these
+IN_CHILD = ("weights", "pieces")  # read by the C code of a library
 CHILD_SECONDS = 240
 
 
 @pytest.fixture(scope="module")
-def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("artefacts")
-    make_artefacts(root)
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("artifacts")
+    make_artifacts(root)
     return root
 
 
-def fuzz_here(trying: Row, name: str, count: int, artefacts: Path, work: Path) -> None:
+def fuzz_here(results: Row, name: str, count: int, artifacts: Path, work: Path) -> None:
     """Fuzz a reader in this process."""
     work.mkdir()
     target = TARGETS[name]
-    for error in fuzz(target, target.make(artefacts, work), count, SEED):
-        with trying.case(name):
+    for error in fuzz(target, target.make(artifacts, work), count, SEED):
+        with results.case(name):
             if error is not None:
                 raise error
 
 
-def fuzz_in_child(trying: Row, name: str, count: int, artefacts: Path, work: Path) -> None:
-    """Fuzz a reader in processes of its own: one that dies is a case, and the next goes on."""
+def fuzz_in_child(results: Row, name: str, count: int, artifacts: Path, work: Path) -> None:
+    """Fuzz a reader in child processes; after a crash, which is a failure, start another."""
     work.mkdir()
     seed = SEED
     while count > 0:
         command = [sys.executable, "-m", "tests.chaos.fuzzing", name, str(count), str(seed)]
         done = subprocess.Popen(
-            [*command, str(artefacts), str(work)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+            [*command, str(artifacts), str(work)], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
         try:
-            said, _ = done.communicate(timeout=CHILD_SECONDS)
-            ending = done.returncode
+            output, _ = done.communicate(timeout=CHILD_SECONDS)
+            code = done.returncode
         except subprocess.TimeoutExpired:
             done.kill()
-            said, _ = done.communicate()
-            ending = -signal.SIGALRM
+            output, _ = done.communicate()
+            code = -signal.SIGALRM
         tried = int((work / "tried").read_text()) if (work / "tried").exists() else 0
         (work / "tried").unlink(missing_ok=True)
-        assert tried > 0, f"the process for {name} tried nothing"
-        *fallen, last = said.splitlines() or [""]
-        if ending:
-            fallen, last = [*fallen, last], ""
-            died = f"{name}: the process ended with {ending} at attempt {tried} of seed {seed}"
-            fallen.append(json.dumps(died))
-        trying.tried += tried
-        trying.fallen += [json.loads(line) for line in fallen if line]
+        assert tried > 0, f"the process for {name} made no attempt"
+        *failures, last = output.splitlines() or [""]
+        if code:
+            failures, last = [*failures, last], ""
+            crash = f"{name}: the process exited with {code} at attempt {tried} of seed {seed}"
+            failures.append(json.dumps(crash))
+        results.tried += tried
+        results.failures += [json.loads(line) for line in failures if line]
         count -= tried
         seed += 1
 
 
-def fuzz_all(trying: Row, counts: dict[str, int], artefacts: Path, work: Path) -> None:
+def fuzz_all(results: Row, counts: dict[str, int], artifacts: Path, work: Path) -> None:
     for name, count in counts.items():
         run = fuzz_in_child if name in IN_CHILD else fuzz_here
         start = time.monotonic()
-        run(trying, name, count, artefacts, work / name)
+        run(results, name, count, artifacts, work / name)
         print(f"{name}: {count} inputs in {time.monotonic() - start:.0f} s")
 
 
-def kinds_of(fallen: list[str]) -> str:
-    """Each kind of failure once, with its number."""
+def kinds_of(failures: list[str]) -> str:
+    """Return each kind of failure with its count."""
     return "\n".join(
-        f"{n} x {kind}" for kind, n in Counter(line[:150] for line in fallen).most_common(30)
+        f"{n} x {kind}" for kind, n in Counter(line[:150] for line in failures).most_common(30)
     )
 
 
-def test_fuzzing_in_short(artefacts: Path, tmp_path: Path) -> None:
-    """A hundredth of the whole row, in this process."""
-    trying = Row(12, TITLE, SEED)
+def test_fuzzing_short(artifacts: Path, tmp_path: Path) -> None:
+    """Run a hundredth of the row, in this process."""
+    results = Row(12, TITLE, SEED)
     counts = {name: count // 100 for name, count in COUNTS.items() if name not in IN_CHILD}
-    fuzz_all(trying, counts, artefacts, tmp_path)
-    assert trying.tried >= sum(counts.values())
-    assert not trying.fallen, kinds_of(trying.fallen)
+    fuzz_all(results, counts, artifacts, tmp_path)
+    assert results.tried >= sum(counts.values())
+    assert not results.failures, kinds_of(results.failures)
 
 
 @pytest.mark.chaos
-def test_fuzzing(artefacts: Path, tmp_path: Path) -> None:
-    with row(12, TITLE, SEED) as trying:
-        fuzz_all(trying, COUNTS, artefacts, tmp_path)
-        trying.worst = f"{len(trying.fallen)} uncaught; " + ", ".join(
+def test_fuzzing(artifacts: Path, tmp_path: Path) -> None:
+    with row(12, TITLE, SEED) as results:
+        fuzz_all(results, COUNTS, artifacts, tmp_path)
+        results.worst = f"{len(results.failures)} uncaught; " + ", ".join(
             f"{name} {count:,}" for name, count in COUNTS.items()
         )
-        print(kinds_of(trying.fallen))
-    assert trying.tried >= 100_000
+        print(kinds_of(results.failures))
+    assert results.tried >= 100_000

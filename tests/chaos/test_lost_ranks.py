@@ -1,4 +1,4 @@
-"""Row 2: one rank is killed or stopped; the job ends by itself, names it, and leaves nobody."""
+"""Row 2: one rank is killed or stopped; the job names it and all processes exit."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.jobs import SETTINGS, kill_all, left_over
-from tests.chaos.table import row
+from tests.chaos.jobs import SETTINGS, kill_all, still_running
+from tests.chaos.results import row
 from tests.launch.launching import build_demo_corpus, ranks_of, start, tree_of, wait_for_step
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.chaos]
@@ -23,13 +23,13 @@ CASES = [
 
 
 @pytest.mark.timeout(1200)
-def test_a_lost_rank(tmp_path: Path) -> None:
-    with row(2, "kill -9 or SIGSTOP of one rank") as trying:
+def test_lost_ranks(tmp_path: Path) -> None:
+    with row(2, "kill -9 or SIGSTOP of one rank") as results:
         corpus = build_demo_corpus(tmp_path)
         slowest = 0.0
         for number, ranks, victim in CASES:
             output = tmp_path / f"{number.name}-{ranks}-{victim}" / "run"
-            with trying.case(f"{number.name} to rank {victim} of {ranks}"):
+            with results.case(f"{number.name} to rank {victim} of {ranks}"):
                 settings = (*SETTINGS, "train.max_steps=100000")
                 process = start(
                     corpus, output, *settings, f"train.timeout_seconds={TIMEOUT}", ranks=ranks
@@ -41,13 +41,15 @@ def test_a_lost_rank(tmp_path: Path) -> None:
                     ranks_of(tree)[victim].send_signal(number)
                     code = process.wait(timeout=TIMEOUT + 60)
                     seconds = time.monotonic() - begun
-                    left = left_over(tree)
+                    running = still_running(tree)
                 finally:
                     kill_all(process)
                 slowest = max(slowest, seconds)
-                assert seconds <= TIMEOUT + 10, f"it took {seconds:.1f} s"
+                assert seconds <= TIMEOUT + 10, f"the exit took {seconds:.1f} s"
                 assert code != 0
-                assert not left, f"{left} are left"
-                said = output.with_suffix(".log").read_text(encoding="utf-8")
-                assert re.search(rf"error: rank {victim} \(process .*, in step \d+\.", said), said
-        trying.worst = f"{slowest:.1f} s to the end with a timeout of {TIMEOUT} s; nobody left"
+                assert not running, f"{running} are still running"
+                log = output.with_suffix(".log").read_text(encoding="utf-8")
+                assert re.search(rf"error: rank {victim} \(process .*, in step \d+\.", log), log
+        results.worst = (
+            f"{slowest:.1f} s to the exit with a timeout of {TIMEOUT} s; no process remained"
+        )

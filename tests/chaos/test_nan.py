@@ -1,4 +1,4 @@
-"""Row 9: a loss that is not a number on one rank at step k."""
+"""Row 9: a loss that is NaN on one rank at step k."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bilm.model.config import ModelConfig
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.vocabulary import Vocabulary
-from tests.chaos.table import Row, row
+from tests.chaos.results import Row, row
 from tests.conftest import ROOT
 from tests.launch.launching import TINY, events, final_tensors, launch
 
@@ -24,59 +24,67 @@ LINES = 4000
 TITLE = "a NaN on one rank at step k"
 
 
-def test_a_nan(tmp_path: Path) -> None:
-    with row(9, TITLE) as trying:
-        _poisoned(trying, tmp_path, line=1800, ranks=2)
+def test_nan_short(tmp_path: Path) -> None:
+    with row(9, TITLE) as results:
+        _poisoned(results, tmp_path, line=1800, ranks=2)
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(1200)
-def test_nans(tmp_path: Path) -> None:
-    with row(9, TITLE) as trying:
+def test_nan(tmp_path: Path) -> None:
+    with row(9, TITLE) as results:
         for line, ranks in ((150, 2), (1800, 2), (3900, 4), (2500, 4), (700, 1)):
-            _poisoned(trying, tmp_path / str(line), line, ranks)
+            _poisoned(results, tmp_path / str(line), line, ranks)
 
 
-def _poisoned(trying: Row, place: Path, line: int, ranks: int) -> None:
-    """The softmax bias of one word is not a number; the word stands once in the corpus."""
-    with trying.case(f"line {line} of the text, {ranks} ranks"):
-        corpus, poisoned = _corpus(place, line), place / "poisoned"
+def _poisoned(results: Row, directory: Path, line: int, ranks: int) -> None:
+    """Train with a NaN in the softmax bias of a word that occurs once in the corpus."""
+    with results.case(f"line {line} of the text, {ranks} ranks"):
+        corpus, poisoned = _corpus(directory, line), directory / "poisoned"
         word = _poison(corpus, poisoned)
         settings = (
-            *(f"train.init_from={poisoned}", "train.max_steps=100000"),
-            *("train.checkpoints.every_steps=1", "deepspeed.train_batch_size=100"),
-            "model.softmax.num_negatives=3",  # few, so that the word is met as a target first
+            f"train.init_from={poisoned}",
+            "train.max_steps=100000",
+            "train.checkpoints.every_steps=1",
+            "deepspeed.train_batch_size=100",
+            "model.softmax.num_negatives=3",  # few, so that the word occurs first as a target
         )
-        output, before = place / "x" / "run", place / "y" / "run"
+        output, before = directory / "x" / "run", directory / "y" / "run"
         done = launch(corpus, output, *settings, ranks=ranks, code=3)
-        found = re.search(r"the loss of step (\d+) on rank (\d+) is \[.*nan", done.stderr)
-        assert found is not None, done.stderr[-2000:]
-        step = int(found[1])
+        match = re.search(r"the loss of step (\d+) on rank (\d+) is \[.*nan", done.stderr)
+        assert match is not None, done.stderr[-2000:]
+        step = int(match[1])
         assert events(output, "train")[-1]["step"] == step - 1
         assert events(output, "checkpoint")[-1]["step"] == step - 1
         assert "nothing was updated" in done.stderr
         assert "Traceback" not in done.stderr
-        if step > 1:  # its weights are those of a run that was told to end at k - 1
+        if step > 1:  # its weights equal those of a run of k - 1 steps
             launch(corpus, before, *settings, f"train.max_steps={step - 1}", ranks=ranks)
             _assert_same(final_tensors(output, step - 1), final_tensors(before, step - 1))
         bias = final_tensors(output, step - 1)["weights/softmax.bias"].flatten()
         assert torch.isnan(bias).nonzero().flatten().tolist() == [word]
-        said = f"step {step} on rank {found[2]} of {ranks}"
-        trying.worst += ("; " if trying.worst else "all ranks stopped at: ") + said
+        stopped_at = f"step {step} on rank {match[2]} of {ranks}"
+        results.worst += ("; " if results.worst else "all ranks stopped at: ") + stopped_at
 
 
-def _corpus(place: Path, line: int) -> Path:
-    place.mkdir(parents=True, exist_ok=True)
+def _corpus(directory: Path, line: int) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
     lines = [f"word{i % 50} stands in line {i}" for i in range(LINES)]
     lines[line] = "a poisoned Zebra"
-    (place / "text.txt").write_text("\n".join(lines) + "\n")
-    build = [
-        *("--input", str(place / "text.txt"), "--output", str(place / "corpus")),
-        *("--tokenizer", "whitespace", "--shuffle", "none", "--heldout", "0", "--min-count", "1"),
+    (directory / "text.txt").write_text("\n".join(lines) + "\n")
+    command = [
+        sys.executable,
+        "-m",
+        "data_tools.build_corpus",
+        f"--input={directory / 'text.txt'}",
+        f"--output={directory / 'corpus'}",
+        "--tokenizer=whitespace",
+        "--shuffle=none",
+        "--heldout=0",
+        "--min-count=1",
     ]
-    command = [sys.executable, "-m", "data_tools.build_corpus", *build]
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
-    return place / "corpus"
+    return directory / "corpus"
 
 
 def _poison(corpus: Path, poisoned: Path) -> int:

@@ -1,7 +1,8 @@
-"""Row 3: SIGTERM to anyone at any moment saves within a step, and ends with a documented code."""
+"""Row 3: SIGTERM to any process at any moment saves within a step, with a documented exit code."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import signal
 import subprocess
@@ -11,32 +12,36 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.chaos.jobs import is_saving, kill_all, last_step, left_over, newest_step, wait_until
-from tests.chaos.table import row
+from tests.chaos.jobs import is_saving, kill_all, last_step, newest_step, still_running, wait_until
+from tests.chaos.results import row
 from tests.launch.launching import build_demo_corpus, launch, ranks_of, start, tree_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.chaos]
 TARGETS = ("outer", "launcher", "rank", "all")
 MOMENTS = ("start-up", "warm-up", "training", "evaluation", "saving", "twice", "late start-up")
 MORE = [("training", "rank"), ("saving", "all")]
-# 75: a rank's own; 1 and -15 (143): DeepSpeed's processes, when they are the ones that are told.
+# 75 is from a rank; 1 and -15 (143) are from DeepSpeed's processes if they get the signal.
 CODES = {75, 1, -signal.SIGTERM, 128 + signal.SIGTERM}
-# Steps of about a tenth of a second, evaluations of several steps' length, and many saves.
+# Steps of about 0.1 s, evaluations as long as several steps, and many saves.
 SETTINGS = (
-    *("deepspeed.train_batch_size=64", "data.unroll_steps=40", "train.max_steps=100000"),
-    *("train.checkpoints.every_steps=3", "train.evaluation.every_steps=5"),
-    *("train.evaluation.rows=2", "train.log.histograms_every_steps=null"),
+    "deepspeed.train_batch_size=64",
+    "data.unroll_steps=40",
+    "train.max_steps=100000",
+    "train.checkpoints.every_steps=3",
+    "train.evaluation.every_steps=5",
+    "train.evaluation.rows=2",
+    "train.log.histograms_every_steps=null",
 )
 
 
 @pytest.mark.timeout(2400)
 def test_thirty_sigterms(tmp_path: Path) -> None:
-    with row(3, "SIGTERM at 30 moments, to four targets", seed=3) as trying:
+    with row(3, "SIGTERM at 30 moments, to four targets", seed=3) as results:
         corpus, rng = build_demo_corpus(tmp_path), random.Random(3)
         slowest, latest = 0.0, 0
-        for moment, target in [*((m, t) for m in MOMENTS for t in TARGETS), *MORE]:
-            output = tmp_path / f"{trying.tried}" / "run"
-            with trying.case(f"{moment}, {target}"):
+        for moment, target in [*itertools.product(MOMENTS, TARGETS), *MORE]:
+            output = tmp_path / f"{results.tried}" / "run"
+            with results.case(f"{moment}, {target}"):
                 process = start(corpus, output, *SETTINGS, ranks=2)
                 try:
                     _wait_for(moment, output, process, rng)
@@ -50,20 +55,20 @@ def test_thirty_sigterms(tmp_path: Path) -> None:
                     code = process.wait(timeout=60)
                     psutil.wait_procs(tree, timeout=30)
                     seconds = time.monotonic() - begun
-                    left = left_over(tree)
+                    running = still_running(tree)
                 finally:
                     kill_all(process)
                 slowest = max(slowest, seconds)
-                assert seconds < 30, f"it took {seconds:.1f} s"
-                assert not left, f"{left} are left"
-                # DeepSpeed's outer process says 0 if its launcher ends before it listens
+                assert seconds < 30, f"the exit took {seconds:.1f} s"
+                assert not running, f"{running} are still running"
+                # DeepSpeed's outer process returns 0 if its launcher exits very early
                 has_begun = output.exists()
                 assert code in CODES or (code == 0 and not has_begun), f"exit code {code}"
                 if step or moment in ("warm-up", "training"):
-                    # `step` + 1 was being made; the next one may have begun before all agreed
+                    # step + 1 was running; the next one may have started before all ranks agreed
                     latest = max(latest, newest_step(output) - step - 1)
-                    assert newest_step(output) == last_step(output), "the last step is not saved"
-                    assert latest <= 1, f"{latest} steps later"
+                    assert newest_step(output) == last_step(output), "the last step was not saved"
+                    assert latest <= 1, f"saved {latest} steps too late"
                 launch(
                     corpus,
                     output,
@@ -71,15 +76,15 @@ def test_thirty_sigterms(tmp_path: Path) -> None:
                     f"train.max_steps={last_step(output) + 1}",
                     ranks=None,
                 )
-        trying.worst = (
-            f"{slowest:.1f} s to the end; saved {max(0, latest)} steps after the one being made"
+        results.worst = (
+            f"{slowest:.1f} s to the exit; saved {max(0, latest)} steps after the running one"
         )
 
 
 def _wait_for(
     moment: str, output: Path, process: subprocess.Popen[bytes], rng: random.Random
 ) -> None:
-    config = output / "config.json"  # written when all is ready to train
+    config = output / "config.json"  # written just before the first step
     if moment == "start-up":
         time.sleep(1 + 4 * rng.random())
     elif moment == "late start-up":
@@ -96,9 +101,9 @@ def _wait_for(
 
 
 def _send(tree: list[psutil.Process], target: str) -> None:
-    alive = set(left_over(tree))
+    alive = set(still_running(tree))
     ranks = ranks_of([process for process in tree if process.pid in alive])
-    goals = {"outer": tree[:1], "launcher": tree[1:2], "rank": ranks[1:2], "all": tree}[target]
-    for process in goals or tree[:1]:  # in the first second there are no ranks yet
+    targets = {"outer": tree[:1], "launcher": tree[1:2], "rank": ranks[1:2], "all": tree}[target]
+    for process in targets or tree[:1]:  # in the first second there are no ranks yet
         if process.pid in alive:
             process.send_signal(signal.SIGTERM)

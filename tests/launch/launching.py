@@ -1,4 +1,4 @@
-"""Real launches of a tiny run, and what they left behind."""
+"""Launch a tiny run, and read its results."""
 
 from __future__ import annotations
 
@@ -41,15 +41,18 @@ TINY: dict[str, Any] = {
 
 
 def build_demo_corpus(directory: Path, sentences: int = 600) -> Path:
-    """Generate text and build a corpus of it, by the real commands."""
+    """Generate text and build a corpus from it, with the real commands."""
     text = directory / "text"
     for command in (
         ["data_tools.generate_demo", "--output", str(text), "--sentences", str(sentences)],
         [
             "data_tools.build_corpus",
-            *("--input", str(text / "train.txt"), "--heldout", str(text / "heldout.txt")),
-            *("--tokenizer", "whitespace", "--workers", "1", "--min-count", "1"),
-            *("--output", str(directory / "corpus")),
+            f"--input={text / 'train.txt'}",
+            f"--heldout={text / 'heldout.txt'}",
+            "--tokenizer=whitespace",
+            "--workers=1",
+            "--min-count=1",
+            f"--output={directory / 'corpus'}",
         ],
     ):
         subprocess.run([sys.executable, "-m", *command], check=True, cwd=ROOT, capture_output=True)
@@ -57,32 +60,35 @@ def build_demo_corpus(directory: Path, sentences: int = 600) -> Path:
 
 
 def command_for(corpus: Path, output: Path, *overrides: str, ranks: int | None = 1) -> list[str]:
-    """The command line of a tiny run; `ranks=None` is without the deepspeed launcher."""
+    """Return the command line of a tiny run; `ranks=None` does without the deepspeed launcher."""
     config = output.parent / "tiny.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(json.dumps(TINY), encoding="utf-8")
     script = [
         str(ROOT / "launch" / "pretrain.py"),
-        *("--config", str(config), f"data.corpus={corpus}", f"train.output_dir={output}"),
+        f"--config={config}",
+        f"data.corpus={corpus}",
+        f"train.output_dir={output}",
         *overrides,
     ]
-    if ranks is None:
-        return [sys.executable, *script]
-    return [
-        *(str(Path(sys.executable).parent / "deepspeed"), "--num_gpus", str(ranks)),
-        *("--master_port", str(free_port())),
-        *script,
-    ]
+    return [sys.executable, *script] if ranks is None else [*deepspeed(ranks), *script]
+
+
+def deepspeed(ranks: int) -> list[str]:
+    """Return the command line of the launcher, with a free port."""
+    program = str(Path(sys.executable).parent / "deepspeed")
+    return [program, f"--num_gpus={ranks}", f"--master_port={free_port()}"]
 
 
 def environment() -> dict[str, str]:
+    """Return the environment of a launch: one thread per rank, and the packages of this tree."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 
 def launch(
     corpus: Path, output: Path, *overrides: str, ranks: int | None = 1, code: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """Run to the end, which must come with exit code `code`."""
+    """Run to the end and check the exit code."""
     done = subprocess.run(
         command_for(corpus, output, *overrides, ranks=ranks),
         capture_output=True,
@@ -102,7 +108,7 @@ def start(
     ranks: int = 1,
     extra: dict[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start in the background, in a process group of its own, with `extra` environment."""
+    """Start in the background, in a new process group, with `extra` environment variables."""
     output.parent.mkdir(parents=True, exist_ok=True)
     log = open(output.with_suffix(".log"), "ab")  # noqa: SIM115
     return subprocess.Popen(
@@ -116,36 +122,36 @@ def start(
 
 
 def tree_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """The outer process and all below it."""
+    """Return the outer process and all of its descendants."""
     outer = psutil.Process(process.pid)
     return [outer, *outer.children(recursive=True)]
 
 
 def ranks_of(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that train, in the order of their ranks; a process that has ended is none."""
-    found = []
+    """Return the processes that train and have not exited, in the order of their ranks."""
+    ranks = []
     for process in processes:
         try:
             line = process.cmdline()
         except psutil.Error:
             continue
         if any(part.startswith("--local_rank=") for part in line) and "-m" not in line:
-            found.append((line, process))
-    return [process for _, process in sorted(found, key=lambda item: item[0])]
+            ranks.append((line, process))
+    return [process for _, process in sorted(ranks, key=lambda item: item[0])]
 
 
 def wait_for_step(output: Path, step: int) -> None:
-    """Until metrics.jsonl has the line of `step`."""
+    """Wait until metrics.jsonl has the line of `step`."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         if any(line["step"] >= step for line in events(output, "train")):
             return
         time.sleep(0.02)
-    raise AssertionError(f"no step {step} in {TIMEOUT_SECONDS} s")
+    raise AssertionError(f"step {step} was not reached within {TIMEOUT_SECONDS} s")
 
 
 def wait_gone(processes: list[psutil.Process]) -> None:
-    """Until all of them have ended; those that have not are ended, and named."""
+    """Wait until all processes have exited; kill those that have not, and fail."""
     _, alive = psutil.wait_procs(processes, timeout=60)
     names = [p.cmdline() for p in alive]
     for process in alive:
@@ -154,6 +160,7 @@ def wait_gone(processes: list[psutil.Process]) -> None:
 
 
 def events(output: Path, kind: str) -> list[dict[str, Any]]:
+    """Return the lines of metrics.jsonl with this event."""
     path = output / "metrics.jsonl"
     if not path.exists():
         return []
@@ -162,19 +169,19 @@ def events(output: Path, kind: str) -> list[dict[str, Any]]:
         try:
             lines.append(json.loads(line))
         except ValueError:
-            continue  # being written
+            continue  # it is being written
     return [line for line in lines if line["event"] == kind]
 
 
 def losses(output: Path) -> list[tuple[float, ...]]:
-    """Both losses of every step; each step must be there once."""
+    """Return the losses of every step, each of which must be logged once."""
     lines = events(output, "train")
     assert [line["step"] for line in lines] == list(range(1, len(lines) + 1))
     return [tuple(line[k] for k in line if k.startswith("loss_")) for line in lines]
 
 
 def final_tensors(output: Path, step: int) -> dict[str, torch.Tensor]:
-    """Everything in the checkpoint of `step`."""
+    """Return all tensors in the checkpoint of `step`."""
     directory = output / "checkpoints" / f"step-{step:08d}"
     return {
         f"{file.stem}/{name}": tensor
@@ -184,13 +191,15 @@ def final_tensors(output: Path, step: int) -> dict[str, torch.Tensor]:
 
 
 def assert_same_run(first: Path, second: Path, step: int, tolerance: float = 0.0) -> None:
-    """The same losses at each step, the same checkpoint in the end."""
-    ours, theirs = losses(first), losses(second)
-    assert len(ours) == len(theirs) == step
-    greatest = max(
-        abs(a - b) for x, y in zip(ours, theirs, strict=True) for a, b in zip(x, y, strict=True)
+    """Check that both runs have the same losses at each step, and the same final checkpoint."""
+    one_curve, other_curve = losses(first), losses(second)
+    assert len(one_curve) == len(other_curve) == step
+    difference = max(
+        abs(a - b)
+        for x, y in zip(one_curve, other_curve, strict=True)
+        for a, b in zip(x, y, strict=True)
     )
-    assert greatest <= tolerance, f"losses differ by {greatest}"
+    assert difference <= tolerance, f"losses differ by {difference}"
     one, other = final_tensors(first, step), final_tensors(second, step)
     assert one.keys() == other.keys()
     for name in one:
@@ -199,6 +208,7 @@ def assert_same_run(first: Path, second: Path, step: int, tolerance: float = 0.0
 
 
 def free_port() -> int:
+    """Return a TCP port that is free at the moment."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Two "machines" on one, each with its own launcher, as `--no_ssh` starts them."""
+"""Two launchers on one machine, which act as two machines (`--no_ssh`)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,20 @@ pytestmark = [pytest.mark.slow, pytest.mark.launch]
 STEPS = 12
 
 
-def test_two_machines_equal_one(tmp_path: Path) -> None:
+def test_two_machines_train_like_one(tmp_path: Path) -> None:
     corpus = build_demo_corpus(tmp_path / "demo")
     launch(corpus, tmp_path / "one" / "run", ranks=None)
-    # Each "machine" has an output_dir of its own: only the first writes.
+    # Each machine has its own output_dir; only the first one writes.
     output = tmp_path / "two" / "run"
     script = command_for(corpus, output, ranks=None)[1:]
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.2 slots=1\n127.0.0.3 slots=1\n")
     launcher = [
-        *(str(Path(sys.executable).parent / "deepspeed"), "--hostfile", str(hosts), "--no_ssh"),
-        *("--master_addr", "127.0.0.1", "--master_port", str(free_port())),
+        str(Path(sys.executable).parent / "deepspeed"),
+        f"--hostfile={hosts}",
+        "--no_ssh",
+        "--master_addr=127.0.0.1",
+        f"--master_port={free_port()}",
     ]
     machines = []
     for node in range(2):

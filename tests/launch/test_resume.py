@@ -1,6 +1,6 @@
-"""Stopping and going on: signals, other numbers of ranks, damaged checkpoints.
+"""Stopping and resuming: signals, other numbers of ranks, damaged checkpoints.
 
-Kills are in tests/chaos/.
+The tests that kill processes are in tests/chaos/.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.launch.launching import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
 STEPS = 12
-DROPOUT = "model.dropout=0.2"  # so that its randomness is restored too
+DROPOUT = "model.dropout=0.2"  # its randomness must be restored too
 LONG = "train.max_steps=100000"
 NO_CHECKPOINTS = ("train.checkpoints.every_steps=100000", "train.evaluation.every_steps=100000")
 
@@ -38,13 +38,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def unbroken(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two ranks, dropout, never disturbed."""
+    """A run of two ranks with dropout that is never interrupted."""
     output = tmp_path_factory.mktemp("unbroken") / "run"
     launch(corpus, output, DROPOUT, ranks=2)
     return output
 
 
-def test_two_one_two_ranks(corpus: Path, tmp_path: Path) -> None:
+def test_resumes_with_other_numbers_of_ranks(corpus: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
     launch(corpus, whole, ranks=None)
     for ranks, steps in ((2, 4), (None, 8), (2, STEPS)):
@@ -53,7 +53,7 @@ def test_two_one_two_ranks(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["outer", "launcher", "rank", "all"])
-def test_sigterm_saves_and_leaves_nobody_behind(corpus: Path, target: str, tmp_path: Path) -> None:
+def test_sigterm_saves_and_ends_all_processes(corpus: Path, target: str, tmp_path: Path) -> None:
     output = tmp_path / "run"
     process = start(corpus, output, LONG, *NO_CHECKPOINTS, ranks=2)
     wait_for_step(output, 3)
@@ -62,17 +62,17 @@ def test_sigterm_saves_and_leaves_nobody_behind(corpus: Path, target: str, tmp_p
     assert len(ranks) == 2
     (launcher,) = {psutil.Process(rank.ppid()) for rank in ranks}
     assert launcher.pid != process.pid
-    goals = {
+    targets = {
         "outer": [processes[0]],
         "launcher": [launcher],
         "rank": [ranks[1]],
         "all": processes,
     }[target]
-    for one in goals:
+    for one in targets:
         one.send_signal(signal.SIGTERM)
     code = process.wait(timeout=60)
     wait_gone(processes)
-    # A rank's own code reaches the shell unless DeepSpeed's processes got the signal themselves.
+    # The shell gets the rank's exit code unless DeepSpeed's processes got the signal themselves.
     assert code == {"outer": -signal.SIGTERM, "launcher": 1, "rank": 75, "all": -15}[target]
     last = events(output, "train")[-1]["step"]
     assert events(output, "checkpoint")[-1]["step"] == last
@@ -81,9 +81,7 @@ def test_sigterm_saves_and_leaves_nobody_behind(corpus: Path, target: str, tmp_p
     assert [e["step"] for e in events(output, "train")] == list(range(1, last + 3))
 
 
-def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(
-    corpus: Path, unbroken: Path, tmp_path: Path
-) -> None:
+def test_skips_damaged_latest_checkpoint(corpus: Path, unbroken: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     launch(corpus, output, DROPOUT, "train.max_steps=8", ranks=2)
     newest = output / "checkpoints" / "step-00000008" / "optimizer.safetensors"
@@ -93,11 +91,11 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(
     done = launch(corpus, output, DROPOUT, ranks=2)
     assert "optimizer.safetensors is damaged" in done.stderr
     assert "resuming from" in done.stderr
-    assert "step-00000006" in done.stderr  # the best so far was saved there
+    assert "step-00000006" in done.stderr  # the checkpoint of the best evaluation so far
     assert_same_run(unbroken, output, STEPS)
 
 
-def test_another_run_is_refused_with_the_differing_keys(corpus: Path, tmp_path: Path) -> None:
+def test_rejects_changed_settings(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     launch(corpus, output, "train.max_steps=2", ranks=None)
     for overrides, message in (
@@ -113,7 +111,7 @@ def test_another_run_is_refused_with_the_differing_keys(corpus: Path, tmp_path: 
     assert "data.corpus" in done.stderr
 
 
-def test_a_second_run_in_the_same_place_is_refused(corpus: Path, tmp_path: Path) -> None:
+def test_rejects_second_run_in_same_directory(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     process = start(corpus, output, LONG, ranks=1)
     try:
@@ -128,7 +126,7 @@ def test_a_second_run_in_the_same_place_is_refused(corpus: Path, tmp_path: Path)
         wait_gone(processes)
 
 
-def test_no_checkpoint_left_is_an_error_not_a_new_run(corpus: Path, tmp_path: Path) -> None:
+def test_fails_if_no_checkpoint_is_intact(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     launch(corpus, output, "train.max_steps=4", ranks=None)
     for file in (output / "checkpoints").glob("*/run.json"):
@@ -137,7 +135,7 @@ def test_no_checkpoint_left_is_an_error_not_a_new_run(corpus: Path, tmp_path: Pa
     assert "none of the checkpoints" in done.stderr
 
 
-def test_a_kill_before_the_first_checkpoint_starts_again(corpus: Path, tmp_path: Path) -> None:
+def test_restarts_after_kill_before_first_checkpoint(corpus: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
     launch(corpus, whole, "train.max_steps=3", ranks=None)
     process = start(corpus, broken, LONG, *NO_CHECKPOINTS, ranks=1)
@@ -151,38 +149,38 @@ def test_a_kill_before_the_first_checkpoint_starts_again(corpus: Path, tmp_path:
     assert_same_run(whole, broken, 3)
 
 
-def test_ctrl_c_reaches_the_whole_group_and_saves(corpus: Path, tmp_path: Path) -> None:
+def test_ctrl_c_saves(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     process = start(corpus, output, LONG, *NO_CHECKPOINTS, ranks=2)
     wait_for_step(output, 3)
     processes = tree_of(process)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does; `start` made the group
-    os.killpg(process.pid, signal.SIGINT)  # and once more, impatiently
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C pressed twice
     process.wait(timeout=60)
     wait_gone(processes)
     last = events(output, "train")[-1]["step"]
     assert events(output, "checkpoint")[-1]["step"] == last
 
 
-def test_patience_ends_a_run_and_survives_a_resume(corpus: Path, tmp_path: Path) -> None:
-    """A learning rate that only does harm: the first evaluation stays the best."""
-    harm = ("train.optimizer.learning_rate=20", "train.evaluation.every_steps=2")
+def test_patience_is_resumed(corpus: Path, tmp_path: Path) -> None:
+    """The learning rate is so high that an early evaluation stays the best."""
+    diverging = ("train.optimizer.learning_rate=20", "train.evaluation.every_steps=2")
     output = tmp_path / "run"
-    launch(corpus, output, *harm, "train.max_steps=4", ranks=None)
+    launch(corpus, output, *diverging, "train.max_steps=4", ranks=None)
     assert len(events(output, "heldout")) == 2
-    done = launch(corpus, output, *harm, "train.evaluation.patience=3", LONG, ranks=None)
+    done = launch(corpus, output, *diverging, "train.evaluation.patience=3", LONG, ranks=None)
     assert "no better held-out perplexity in 3 evaluations" in done.stderr
-    found = [event["perplexity"] for event in events(output, "heldout")]
-    best = min(range(len(found)), key=found.__getitem__)
-    assert len(found) == best + 1 + 3
-    # The best one is kept, though nothing else was to be saved then.
+    perplexities = [event["perplexity"] for event in events(output, "heldout")]
+    best = perplexities.index(min(perplexities))
+    assert len(perplexities) == best + 1 + 3
+    # The best checkpoint is kept, although no regular one was due at its step.
     names = {path.name for path in (output / "checkpoints").iterdir()}
     assert f"step-{2 * (best + 1):08d}" in names
 
 
-def test_an_evaluation_that_was_cut_short_is_made_up_for(corpus: Path, tmp_path: Path) -> None:
+def test_repeats_interrupted_evaluation(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    # Two rows of one word a step: evaluations take far longer than the training between them.
+    # One row and one word per step: evaluations take far longer than the training between them.
     slow = ("train.evaluation.every_steps=1", "train.evaluation.rows=1", "data.unroll_steps=1")
     process = start(corpus, output, LONG, *slow, ranks=1)
     wait_for_step(output, 2)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bilm.commands.plan import memory, plan, traffic
-from bilm.errors import CorpusError
+from bilm.commands.plan import Traffic, format_plan, make_plan, memory_bytes, traffic
+from bilm.errors import ConfigError, CorpusError
 from bilm.training.config import load_config
 from tests.bilm.small_corpus import write_corpus
 from tests.conftest import ROOT
@@ -15,42 +15,63 @@ BIG = ROOT / "configs" / "big.json"
 COUNTS = {"token encoder": 18_037_840, "LSTMs": 75_563_008, "softmax": 407_050_623}
 
 
-def test_plan_of_a_small_corpus(tmp_path: Path) -> None:
+def test_plan_of_small_corpus(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     write_corpus(tmp_path / "corpus", {"train": [["one", "two", "three"]] * 1000})
     config = load_config(BIG, [f"data.corpus={tmp_path / 'corpus'}"])
-    text = plan(config, words_per_second=1000.0)
+    plan = make_plan(config, words_per_second=1000.0)
+    assert (plan.words, plan.sentences, plan.steps) == (3000, 1000, 10)
+    assert plan.parameters["forward LSTMs"] == 37_781_504
+    assert plan.num_checkpoints == 4
+    assert plan.by_ranks[8] is not None
+    assert plan.by_ranks[8].rows == 48
+    assert plan.by_ranks[8].hours == pytest.approx(10 * 384 * 20 / 8000 / 3600)
+    text = format_plan(plan)
     assert "3,000 words in 1,000 sentences: 4,000 predictions" in text
-    assert "10 epochs, 384 rows x 20 words a step: 10 steps" in text
-    assert "37,781,504" in text  # the LSTMs of a direction
+    assert "10 epochs, 384 rows x 20 words per step: 10 steps" in text
+    assert "37,781,504" in text  # the LSTMs of one direction
     for ranks in (1, 8, 64):
         assert any(line.split()[:1] == [str(ranks)] for line in text.splitlines())
 
 
-def test_no_corpus(tmp_path: Path) -> None:
+def test_rejects_missing_corpus(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="build the corpus first"):
-        plan(load_config(BIG, [f"data.corpus={tmp_path}"]))
+        make_plan(load_config(BIG, [f"data.corpus={tmp_path}"]))
 
 
-def test_sparse_traffic_is_a_few_percent_of_the_dense_table() -> None:
+def test_reports_ranks_that_cannot_share_rows(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    write_corpus(tmp_path / "corpus", {"train": [["one", "two"]]})
+    config = load_config(
+        BIG, [f"data.corpus={tmp_path / 'corpus'}", "deepspeed.train_batch_size=24"]
+    )
+    plan = make_plan(config)
+    assert plan.by_ranks[64] is None
+    assert "24 rows cannot be divided into 64 equal parts" in format_plan(plan)
+    assert "--words-per-second" in format_plan(plan)
+    with pytest.raises(ConfigError, match="--words-per-second is 0"):
+        make_plan(config, words_per_second=0.0)
+
+
+def test_sparse_traffic_is_small() -> None:
     config = load_config(BIG)
-    dense, sparse = traffic(config, COUNTS, world=2)
-    assert dense == 4 * (18_037_840 + 75_563_008)
+    sampled = traffic(config, COUNTS, world=2)
+    assert sampled.dense == 4 * (18_037_840 + 75_563_008)
     table = 407_050_623 * 4
-    assert sparse < 0.05 * table
+    assert sampled.sparse < 0.05 * table
     full = load_config(BIG, ["model.softmax.kind=full"])
-    assert traffic(full, COUNTS, world=2) == (4.0 * sum(COUNTS.values()), 0.0)
-    assert traffic(config, COUNTS, world=1) == (0.0, 0.0)
+    assert traffic(full, COUNTS, world=2) == Traffic(4.0 * sum(COUNTS.values()), 0.0)
+    assert traffic(config, COUNTS, world=1) == Traffic(0.0, 0.0)
 
 
-def test_memory_falls_with_ranks_and_stage() -> None:
+def test_memory_decreases_with_ranks_and_stage() -> None:
     config = load_config(BIG)
     weights = 4 * sum(COUNTS.values())
-    assert memory(config, COUNTS, 1) > 2 * weights  # with Adagrad's sums
-    assert memory(config, COUNTS, 8) < memory(config, COUNTS, 1)
+    assert memory_bytes(config, COUNTS, 1) > 2 * weights  # with Adagrad's sums
+    assert memory_bytes(config, COUNTS, 8) < memory_bytes(config, COUNTS, 1)
     full = json.dumps("full")
     stages = [
-        memory(
+        memory_bytes(
             load_config(
                 BIG, [f"model.softmax.kind={full}", f"deepspeed.zero_optimization.stage={stage}"]
             ),

@@ -1,4 +1,4 @@
-"""Ranks that only watch each other: real processes, killed and stopped."""
+"""Heartbeats between real processes, which are killed and stopped."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from tests.conftest import ROOT
 RANK = """
 import json, logging, os, sys, time
 from pathlib import Path
-from bilm.distributed.heartbeat import Watch
+from bilm.distributed.heartbeat import Heartbeat
 
-rank, world, place = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+rank, world, directory = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 logging.basicConfig(format="%(message)s")
 
-def agree(value):
+def broadcast(value):
     if rank == 0:
-        (place / "t").write_text(json.dumps(value))
-        os.rename(place / "t", place / "agreed")
+        (directory / "t").write_text(json.dumps(value))
+        os.rename(directory / "t", directory / "value")
         return value
-    while not (place / "agreed").exists():
+    while not (directory / "value").exists():
         time.sleep(0.01)
-    return json.loads((place / "agreed").read_text())
+    return json.loads((directory / "value").read_text())
 
-watch = Watch(rank, world, 2.0, agree)
-watch.note_step(6)
+heartbeat = Heartbeat(rank, world, 2.0, broadcast)
+heartbeat.note_step(6)
 print("ready", flush=True)
 sys.stdin.readline()  # until the test closes it
-watch.stop()
+heartbeat.stop()
 """
 Start = Callable[[int], list[subprocess.Popen[str]]]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Any:
-    begun: list[subprocess.Popen[str]] = []
+    processes: list[subprocess.Popen[str]] = []
 
     def start(world: int) -> list[subprocess.Popen[str]]:
         for rank in range(world):
@@ -57,48 +57,49 @@ def start(tmp_path: Path) -> Any:
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            begun.append(process)
-        for process in begun:
+            processes.append(process)
+        for process in processes:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-        return begun
+        return processes
 
     yield start
-    for process in begun:
+    for process in processes:
         process.kill()
         process.communicate()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("victim", [0, 2])
-def test_the_lost_rank_is_named_and_nobody_stays(
+def test_names_lost_rank_and_ends_all_ranks(
     number: signal.Signals, victim: int, start: Start
 ) -> None:
     ranks = start(3)
     ranks[victim].send_signal(number)
     for process in ranks:
-        process.wait(timeout=30)  # nobody has closed their input
-    said = {rank: process.communicate()[1] for rank, process in enumerate(ranks)}
+        process.wait(timeout=30)  # although their stdin is still open
+    logs = {rank: process.communicate()[1] for rank, process in enumerate(ranks)}
     for rank, process in enumerate(ranks):
         expected = -signal.SIGKILL if rank == victim else LOST_RANK_EXIT_CODE
-        assert process.returncode == expected, said
-    speaker = 0 if victim else 1
-    how = "is gone" if number == signal.SIGKILL else "has given no sign of life for 2 s"
+        assert process.returncode == expected, logs
+    reporter = 0 if victim else 1
+    killed = number == signal.SIGKILL
+    reason = "has exited or was killed" if killed else "has sent no heartbeat for 2 s"
     where = f"rank {victim} (process {ranks[victim].pid} on {socket.gethostname()})"
-    assert f"error: {where} {how}, in step 7." in said[speaker]
-    assert [rank for rank in said if "error" in said[rank]] == [speaker]
+    assert f"error: {where} {reason}, in step 7." in logs[reporter]
+    assert [rank for rank in logs if "error" in logs[rank]] == [reporter]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
-def test_who_leaves_in_order_is_not_missed(order: tuple[int, ...], start: Start) -> None:
+def test_ignores_rank_that_stops_cleanly(order: tuple[int, ...], start: Start) -> None:
     ranks = start(3)
     for rank in order:
         _, errors = ranks[rank].communicate("\n", timeout=30)
         assert (ranks[rank].returncode, errors) == (0, "")
 
 
-def test_a_stop_of_all_is_not_a_loss(start: Start) -> None:
-    """Ctrl-Z and fg: silence is counted by one's own beats."""
+def test_survives_stop_and_continue_of_all_ranks(start: Start) -> None:
+    """Ctrl-Z and fg: silence is counted in intervals of the process itself."""
     ranks = start(2)
     for process in ranks:
         process.send_signal(signal.SIGSTOP)

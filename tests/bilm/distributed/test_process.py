@@ -1,4 +1,4 @@
-"""Each in a process of its own: the settings hold for a whole process."""
+"""The settings of a process, each tested in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ import pytest
 
 from tests.conftest import ROOT
 
-# How many pages must be cleared when 64 MB are freed and asked for again, ten times.
-AGAIN = """
+# Prints the number of pages that are cleared when 64 MB are freed and allocated ten times.
+REALLOCATE = """
 import resource, sys
-from bilm.distributed.process import settle
-if sys.argv[1] == "settled":
-    settle()
+from bilm.distributed.process import configure_process
+if sys.argv[1] == "configured":
+    configure_process()
 import torch
 def use():
     torch.ones(16 << 20)
 for _ in range(10):
-    use()  # the first ones still find their place
+    use()  # warm up
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(10):
     use()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
-# How many pools of memory four threads at once make.
+# Prints the number of memory pools that four simultaneous threads create.
 POOLS = """
 import ctypes, sys, threading
-from bilm.distributed.process import settle
-if sys.argv[1] == "settled":
-    settle()
-libc, all_here = ctypes.CDLL(None), threading.Barrier(4)
+from bilm.distributed.process import configure_process
+if sys.argv[1] == "configured":
+    configure_process()
+libc, barrier = ctypes.CDLL(None), threading.Barrier(4)
 libc.malloc.restype = ctypes.c_void_p
 def use():
-    all_here.wait()
+    barrier.wait()
     libc.malloc(ctypes.c_size_t(100_000))
-    all_here.wait()
+    barrier.wait()
 threads = [threading.Thread(target=use) for _ in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
@@ -50,11 +50,11 @@ libc.fclose(file)
 print(open(sys.argv[2]).read().count("<heap nr"))
 """
 
-# How much of 200 MB in small pieces stays when they are freed, and how much after that, in MB.
+# Frees 200 MB in small pieces; prints the MB that stay resident before and after the release.
 TRIM = """
 import psutil
-from bilm.distributed.process import give_back_memory, settle
-settle()
+from bilm.distributed.process import configure_process, release_free_memory
+configure_process()
 def memory():
     return psutil.Process().memory_info().rss
 before = memory()
@@ -62,13 +62,17 @@ pieces = [bytearray(100_000) for _ in range(2000)]
 guards = [bytearray(1000) for _ in range(100)]
 del pieces
 kept = memory() - before
-give_back_memory()
+release_free_memory()
 print(kept // 1_000_000, (memory() - before) // 1_000_000)
 """
 
 
 def run(code: str, *arguments: str, **environment: str) -> str:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "OMP_", "LOCAL_"))}
+    clean = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("MALLOC_", "OMP_", "LOCAL_", "RANK", "WORLD_SIZE"))
+    }
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         env=clean | environment,
@@ -80,22 +84,22 @@ def run(code: str, *arguments: str, **environment: str) -> str:
     ).stdout.strip()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
-def test_freed_memory_is_used_again() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+def test_reuses_freed_memory() -> None:
     pages = 10 * (64 << 20) // 4096
-    assert int(run(AGAIN, "plain")) > 0.9 * pages
-    assert int(run(AGAIN, "settled")) < 0.01 * pages
-    assert int(run(AGAIN, "settled", MALLOC_ARENA_MAX="2")) > 0.9 * pages  # the user has decided
+    assert int(run(REALLOCATE, "plain")) > 0.9 * pages
+    assert int(run(REALLOCATE, "configured")) < 0.01 * pages
+    assert int(run(REALLOCATE, "configured", MALLOC_ARENA_MAX="2")) > 0.9 * pages  # set by the user
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
-def test_threads_share_one_pool_of_memory(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+def test_threads_share_one_memory_pool(tmp_path: Path) -> None:
     assert int(run(POOLS, "plain", str(tmp_path / "plain"))) > 1
-    assert int(run(POOLS, "settled", str(tmp_path / "settled"))) == 1
+    assert int(run(POOLS, "configured", str(tmp_path / "configured"))) == 1
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's settings")
-def test_kept_memory_can_be_given_back() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc")
+def test_releases_free_memory() -> None:
     kept, left = map(int, run(TRIM).split())
     assert kept > 190
     assert left < 10
@@ -105,7 +109,26 @@ def test_kept_memory_can_be_given_back() -> None:
     ("given", "expected"),
     [({}, "all"), ({"LOCAL_SIZE": "1000"}, "1"), ({"OMP_NUM_THREADS": "7"}, "7")],
 )
-def test_cores_are_shared_unless_the_user_has_decided(given: dict[str, str], expected: str) -> None:
-    code = "import os; from bilm.distributed.process import settle; settle(); "
-    found = run(code + "print(os.environ['OMP_NUM_THREADS'])", **given)
-    assert found == (str(len(os.sched_getaffinity(0))) if expected == "all" else expected)
+def test_shares_cores_unless_set_by_user(given: dict[str, str], expected: str) -> None:
+    code = (
+        "import os; from bilm.distributed.process import configure_process; configure_process(); "
+    )
+    threads = run(code + "print(os.environ['OMP_NUM_THREADS'])", **given)
+    assert threads == (str(len(os.sched_getaffinity(0))) if expected == "all" else expected)
+
+
+def test_rank_numbers_default_to_a_single_rank() -> None:
+    code = "from bilm.distributed.process import rank_numbers; print(rank_numbers())"
+    assert run(code, LOCAL_RANK="1", RANK="3", WORLD_SIZE="4", LOCAL_SIZE="2") == (
+        "RankNumbers(rank=3, world=4, local_rank=1, local_world=2)"
+    )
+    assert run(code) == "RankNumbers(rank=0, world=1, local_rank=0, local_world=1)"
+
+
+def test_peak_memory_needs_no_torch() -> None:
+    code = (
+        "import sys; from bilm.distributed.process import peak_memory_bytes; "
+        "assert 'torch' not in sys.modules; block = b'x' * (200 << 20); "
+        "print(peak_memory_bytes() >> 20)"
+    )
+    assert 200 <= int(run(code)) < 100_000  # MiB; the kernel counts the parent's peak too

@@ -1,4 +1,4 @@
-"""What counts as a request to stop, in real processes."""
+"""Requests to stop, in real processes."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def listener(seconds: float, *prefix: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        preexec_fn=_hear_all,
+        preexec_fn=_reset_handlers,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
 
 
-def _hear_all() -> None:
-    """As from a terminal: these tests may themselves have been started by nohup, or with `&`."""
+def _reset_handlers() -> None:
+    """Restore the default handlers: the tests may have been started by nohup, or with `&`."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_is_a_request_and_twice_is_no_more(number: signal.Signals) -> None:
+def test_signal_requests_stop_once(number: signal.Signals) -> None:
     process = listener(30)
     process.send_signal(number)
     process.send_signal(number)
@@ -55,7 +55,7 @@ def test_a_signal_is_a_request_and_twice_is_no_more(number: signal.Signals) -> N
     assert process.returncode == 0
 
 
-def test_who_is_signalled_outlasts_a_second_signal_and_nobody_else_waits(
+def test_waits_for_second_signal_only_after_a_signal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waits: list[float] = []
@@ -64,24 +64,22 @@ def test_who_is_signalled_outlasts_a_second_signal_and_nobody_else_waits(
     stop = StopRequest()
     try:
         stop.listen()
-        stop.outlast_pair()
+        stop.wait_for_second_signal()
         assert not waits
-        signal.signal(signal.SIGTERM, stop._on_signal)  # even if these tests ignore it
+        signal.signal(signal.SIGTERM, stop._on_signal)  # the tests may ignore it
         signal.raise_signal(signal.SIGTERM)
-        monkeypatch.setattr("bilm.distributed.signals.PAIR_SECONDS", 100.0)
-        stop.outlast_pair()
+        monkeypatch.setattr("bilm.distributed.signals.SECOND_SIGNAL_SECONDS", 100.0)
+        stop.wait_for_second_signal()
         assert 0 < waits.pop() <= 100
-        monkeypatch.setattr(
-            "bilm.distributed.signals.PAIR_SECONDS", 0.0
-        )  # the second one came long ago
-        stop.outlast_pair()
+        monkeypatch.setattr("bilm.distributed.signals.SECOND_SIGNAL_SECONDS", 0.0)
+        stop.wait_for_second_signal()
         assert waits == [0.0]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def test_nohup_is_respected() -> None:
+def test_respects_nohup() -> None:
     process = listener(1.5, "nohup")
     process.send_signal(signal.SIGHUP)
     out, _ = process.communicate(timeout=30)
@@ -97,9 +95,9 @@ child.wait()
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("deepspeed", "the process that started this rank has ended"), ("a shell", "None")],
+    [("deepspeed", "the launcher of this rank has exited"), ("a shell", "None")],
 )
-def test_the_death_of_deepspeed_above_counts_that_of_a_shell_does_not(
+def test_stops_when_launcher_exits_but_not_when_shell_exits(
     name: str, expected: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"

@@ -1,4 +1,4 @@
-"""Checkpoints: every damaged byte is seen, and the last good one is never thrown away."""
+"""Checkpoints: damage is detected, and the last intact checkpoint is never deleted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from bilm.errors import CheckpointError
-from bilm.training import checkpoints
+from bilm.training import run_record
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
+from tests.bilm.training.records import record_of
 
 
 def tensors(step: int) -> dict[str, dict[str, torch.Tensor]]:
@@ -25,7 +26,7 @@ def tensors(step: int) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def save(store: CheckpointStore, step: int) -> Path:
-    return store.save(step, tensors(step), {"progress": {"x": 0.1 + step}}).path
+    return store.save(tensors(step), record_of(step)).path
 
 
 def test_save_and_read(tmp_path: Path) -> None:
@@ -35,15 +36,15 @@ def test_save_and_read(tmp_path: Path) -> None:
         save(store, step)
     newest = store.newest()
     assert newest is not None
-    assert newest.step == 8
-    assert newest.run["progress"] == {"x": 8.1}
+    assert newest.record.step == 8
+    assert newest.record == record_of(8)
     assert newest.tensor(WEIGHTS, "a").tolist() == [8.0, 8.0, 8.0]
     assert newest.names(OPTIMIZER) == {"a/sum"}
     with pytest.raises(CheckpointError, match="no tensor 'b'"):
         newest.tensor(WEIGHTS, "b")
 
 
-def test_one_flipped_bit_anywhere_is_seen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_detects_any_flipped_bit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
     save(store, 1)
     path = save(store, 2)
@@ -57,14 +58,14 @@ def test_one_flipped_bit_anywhere_is_seen(tmp_path: Path, caplog: pytest.LogCapt
             with caplog.at_level(logging.WARNING):
                 newest = store.newest()
             assert newest is not None
-            assert newest.step == 1, (file.name, position)
+            assert newest.record.step == 1, (file.name, position)
             assert path.name in caplog.text
         file.write_bytes(good)
-    assert (store.newest() or newest).step == 2
+    assert (store.newest() or newest).record.step == 2
 
 
 @pytest.mark.parametrize("name", ["weights.safetensors", "run.json", "manifest.json"])
-def test_a_missing_or_short_file_is_seen(name: str, tmp_path: Path) -> None:
+def test_detects_missing_or_truncated_file(name: str, tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
     save(store, 1)
     path = save(store, 2)
@@ -72,12 +73,12 @@ def test_a_missing_or_short_file_is_seen(name: str, tmp_path: Path) -> None:
     (path / name).write_bytes(data[:-3])
     newest = store.newest()
     assert newest is not None
-    assert newest.step == 1
+    assert newest.record.step == 1
     (path / name).unlink()
-    assert (store.newest() or newest).step == 1
+    assert (store.newest() or newest).record.step == 1
 
 
-def test_none_whole_is_an_error(tmp_path: Path) -> None:
+def test_fails_if_no_checkpoint_is_intact(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
     path = save(store, 1)
     (path / "run.json").unlink()
@@ -85,22 +86,22 @@ def test_none_whole_is_an_error(tmp_path: Path) -> None:
         store.newest()
     for file in path.iterdir():
         file.unlink()
-    path.rmdir()  # even if they are all gone: one has been saved once
+    path.rmdir()  # still an error if all are deleted, since one was saved before
     with pytest.raises(CheckpointError, match="none of the checkpoints"):
         store.newest()
 
 
-def test_prune_keeps_the_newest_and_the_best(tmp_path: Path) -> None:
+def test_prune_keeps_latest_and_best(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
     for step in range(1, 7):
         save(store, step)
-    (store.directory / ".step-00000009.abc").mkdir()  # a save that was killed
+    (store.directory / ".step-00000009.abc").mkdir()  # left by a save that was killed
     store.prune(store.verify(store.directory / "step-00000006"), keep_last=2, best_step=3)
     names = sorted(p.name for p in store.directory.iterdir() if p.is_dir())
     assert names == ["step-00000003", "step-00000005", "step-00000006"]
 
 
-def test_a_checkpoint_under_another_name_is_refused(tmp_path: Path) -> None:
+def test_rejects_renamed_checkpoint(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
     path = save(store, 1)
     path.rename(path.with_name("step-00000007"))
@@ -108,46 +109,40 @@ def test_a_checkpoint_under_another_name_is_refused(tmp_path: Path) -> None:
         store.newest()
 
 
-def test_saving_the_same_step_again_replaces_it(tmp_path: Path) -> None:
+def test_saving_same_step_replaces_checkpoint(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
     save(store, 3)
     save(store, 3)
     assert [p.name for p in store.directory.iterdir() if p.is_dir()] == ["step-00000003"]
 
 
-def test_prune_never_deletes_the_last_whole_one(tmp_path: Path) -> None:
-    """A damaged one of a later step, from before a resume, must not take its place."""
+def test_prune_keeps_last_intact_checkpoint(tmp_path: Path) -> None:
+    """A damaged checkpoint of a later step, from before a resume, does not count."""
     store = CheckpointStore(tmp_path / "checkpoints")
     save(store, 4)
     (save(store, 12) / "run.json").unlink()
     newest = store.newest()
     assert newest is not None
-    assert newest.step == 4
-    saved = store.save(5, tensors(5), {})
+    assert newest.record.step == 4
+    saved = store.save(tensors(5), record_of(5))
     store.prune(saved, keep_last=1, best_step=None)
     newest = store.newest()
     assert newest is not None
-    assert newest.step == 5
+    assert newest.record.step == 5
 
 
-def test_a_later_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_later_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
-    monkeypatch.setattr(checkpoints, "VERSION", 99)
-    path = save(store, 1)
+    monkeypatch.setattr(run_record, "VERSION", 99)
+    record = record_of(1).model_copy(update={"version": 99})
+    path = store.save(tensors(1), record).path
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="version 99"):
         store.verify(path)
 
 
-def test_no_nan_gets_into_a_checkpoint(tmp_path: Path) -> None:
-    store = CheckpointStore(tmp_path / "checkpoints")
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        store.save(1, tensors(1), {"x": float("nan")})
-    assert store.newest() is None
-
-
 def sign(path: Path) -> None:
-    """Put the digests right, as an attacker would."""
+    """Correct the digests, as an attacker would."""
     manifest = path / "manifest.json"
     tree = json.loads(manifest.read_text())
     for name, entry in tree["files"].items():
@@ -156,11 +151,11 @@ def sign(path: Path) -> None:
     manifest.write_text(json.dumps(tree, indent=1) + "\n")
 
 
-def test_what_is_signed_is_not_believed(tmp_path: Path) -> None:
+def test_rejects_invalid_files_with_matching_digests(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
     path = save(store, 1)
     weights = path / "weights.safetensors"
-    whole = weights.read_bytes()
+    intact = weights.read_bytes()
     weights.write_bytes(b"\x80\x04 a pickle, perhaps")
     sign(path)
     with pytest.raises(CheckpointError, match=r"weights\.safetensors is not an intact safetensors"):
@@ -171,21 +166,21 @@ def test_what_is_signed_is_not_believed(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"weights\.safetensors: it is not a regular file"):
         store.newest()
     weights.unlink()
-    weights.write_bytes(whole)
+    weights.write_bytes(intact)
     sign(path)
     checkpoint = store.verify(path)
     assert checkpoint.tensor(WEIGHTS, "a", [3]).tolist() == [1.0, 1.0, 1.0]
-    with pytest.raises(CheckpointError, match=r"'a' is torch.float32 \(3,\).*\(1,\) are expected"):
+    with pytest.raises(CheckpointError, match=r"'a' is torch.float32 \(3,\); expected .* \(1,\)"):
         checkpoint.tensor(WEIGHTS, "a", [1])
 
 
-def test_nothing_outside_is_deleted_or_made(tmp_path: Path) -> None:
+def test_does_not_follow_symbolic_links(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
     store.directory.mkdir()
-    (tmp_path / "mine").mkdir()
-    (store.directory / "step-00000001").symlink_to(tmp_path / "mine")
+    (tmp_path / "other").mkdir()
+    (store.directory / "step-00000001").symlink_to(tmp_path / "other")
     (store.directory / "ever_saved").symlink_to(tmp_path / "made")
-    store.prune(store.save(2, tensors(2), {}), keep_last=1, best_step=None)
-    assert (tmp_path / "mine").is_dir()
+    store.prune(store.save(tensors(2), record_of(2)), keep_last=1, best_step=None)
+    assert (tmp_path / "other").is_dir()
     assert not (tmp_path / "made").exists()
     assert not (store.directory / "step-00000001").exists()

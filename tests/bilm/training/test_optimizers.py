@@ -12,14 +12,14 @@ from bilm.training.optimizers import build_optimizer, learning_rate_at
 def parameters() -> tuple[nn.Parameter, nn.Parameter]:
     dense, table = nn.Parameter(torch.zeros(3, 4)), nn.Parameter(torch.zeros(6, 2))
     dense.grad = torch.full((3, 4), 2.0)
-    # Row 4 stands twice: its sum counts, not its parts.
+    # Row 4 occurs twice; its gradient is the sum.
     rows = [[3.0, 0.0], [1.0, 1.0], [2.0, -5.0]]
     table.grad = torch.sparse_coo_tensor([[1, 4, 4]], rows, (6, 2), check_invariants=True)
     return dense, table
 
 
 @pytest.mark.parametrize("max_norm", [1.0, 5.0, 1000.0, None])
-def test_one_norm_over_dense_and_sparse(max_norm: float | None) -> None:
+def test_clips_by_one_norm_of_dense_and_sparse_gradients(max_norm: float | None) -> None:
     dense, table = parameters()
     assert table.grad is not None
     flat = torch.cat([dense.grad.flatten(), table.grad.to_dense().flatten()])  # type: ignore[union-attr]
@@ -38,7 +38,7 @@ def test_zero_gradients_stay_zero() -> None:
     assert weight.grad.tolist() == [0.0, 0.0]
 
 
-def test_adagrad_as_published() -> None:
+def test_adagrad_equals_published_update() -> None:
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(0.5)
@@ -57,7 +57,7 @@ def test_adagrad_as_published() -> None:
         ("inverse_sqrt", [0.1, 0.2, 0.2, 0.1632993, 0.1414214, 0.1264911]),
     ],
 )
-def test_schedules(decay: str, expected: list[float]) -> None:
+def test_learning_rate_schedules(decay: str, expected: list[float]) -> None:
     config = OptimizerConfig.model_validate({"warmup_steps": 2, "decay": decay})
     rates = [learning_rate_at(config, step, 6) for step in range(6)]
     assert rates == pytest.approx(expected)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,33 +11,41 @@ from bilm.corpus.batches import BatchStream
 from bilm.corpus.global_batch import GlobalBatch, RankShare
 from bilm.errors import DivergedError
 from bilm.model.language_model import BiLm
-from bilm.training.perplexity import Perplexity, loss_sums, perplexity, perplexity_of
+from bilm.training.perplexity import Perplexity, loss_totals, perplexity
 from tests.bilm.small_corpus import write_corpus
 from tests.conftest import tiny_model_config
 
 
-def test_hopeless_losses_stay_numbers() -> None:
+def test_huge_losses_stay_finite() -> None:
     assert math.isfinite(perplexity(1e9))
     assert math.isfinite(Perplexity((1e9, 1e9), 1, 0.0).mean)
 
 
-def test_the_rows_of_two_ranks_sum_up_to_those_of_one(tmp_path: Path) -> None:
+def test_mean_is_geometric() -> None:
+    measured = Perplexity((1.0, 3.0), 10, 0.0)
+    by_direction = measured.by_direction
+    assert measured.mean**2 == pytest.approx(by_direction["forward"] * by_direction["backward"])
+
+
+def test_totals_of_two_ranks_equal_those_of_one(tmp_path: Path) -> None:
     sentences = [[f"w{(i * j) % 7}" for j in range(1, 4 + i % 5)] for i in range(60)]
     (tmp_path / "corpus").mkdir()
     corpus = write_corpus(tmp_path / "corpus", {"train": sentences})
     torch.manual_seed(0)
     model = BiLm(tiny_model_config(dropout=0.5), corpus.vocabulary_size).train()
     device = torch.device("cpu")
-    batch = GlobalBatch(4, 5, shuffle=False)
-    one = loss_sums(model, BatchStream(corpus, "train", batch), device)
-    parts = [
-        loss_sums(model, BatchStream(corpus, "train", batch, RankShare(rank, 2)), device)
+    batch = GlobalBatch(rows=4, unroll=5, shuffle=False)
+    one = loss_totals(model, BatchStream(corpus, "train", batch), device)
+    two = [
+        loss_totals(model, BatchStream(corpus, "train", batch, RankShare(rank, 2)), device)
         for rank in range(2)
     ]
-    torch.testing.assert_close(sum(parts), one, atol=1e-5, rtol=1e-6)
-    assert one[-1] == sum(len(s) + 1 for s in sentences)
-    assert model.training  # as it was; dropout did not act, or the two would differ
-    found = perplexity_of(one, corpus, "train")
-    assert found.mean == pytest.approx(math.sqrt(math.prod(found.by_direction.values())))
-    with pytest.raises(DivergedError, match="not all finite"):
-        perplexity_of(one * torch.nan, corpus, "train")
+    sums = two[0].loss_sums + two[1].loss_sums
+    torch.testing.assert_close(sums, one.loss_sums, atol=1e-5, rtol=1e-6)
+    assert one.predictions == two[0].predictions + two[1].predictions
+    assert one.predictions == sum(len(s) + 1 for s in sentences)
+    assert model.training  # restored; dropout was off, or the sums would differ
+    measured = one.perplexity(corpus, "train")
+    assert measured.mean == pytest.approx(math.sqrt(math.prod(measured.by_direction.values())))
+    with pytest.raises(DivergedError, match="not finite"):
+        replace(one, loss_sums=one.loss_sums * torch.nan).perplexity(corpus, "train")

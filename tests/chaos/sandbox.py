@@ -1,7 +1,7 @@
-"""Where hostile files are put: valid artefacts to spoil, and a place outside that must not change.
+"""A sandbox for hostile files: valid files to replace, and a directory that must not change.
 
-Every artefact is made once and copied for each case. `Place.check` says whether anything happened
-that should not have: a marker that a payload would make, a change outside, or the secret inside.
+The valid files (artifacts) are made once and copied for each case. `Sandbox.check` detects side
+effects: a marker that a payload would create, a change outside, or the secret inside.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from bilm.pretrained.published_weights import save_published
 from bilm.text.tokenizers import SentencePieceTokenizer
 from bilm.text.vocabulary import Vocabulary
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
-from bilm.training.config import CONFIG_FILE, Config
+from bilm.training.config import Config
+from bilm.training.run_directory import CONFIG_FILE
 from downstream.features.store import open_store
 from downstream.heads.saved_head import Description, FileRecord, make_model, save_classifier
 from downstream.settings.sections import HeadSettings, MixSettings
 from tests.bilm.small_corpus import write_corpus
+from tests.bilm.training.records import record_of
 from tests.conftest import tiny_model_config
 
 SECRET = "a-secret-that-appears-nowhere-6e1f"
@@ -42,7 +44,7 @@ TEXTS = ("the cat sat", "a dog ran far", "the dog sat")
 
 
 class Touch:
-    """Unpickled, it makes a file."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, marker: Path) -> None:
         self._marker = marker
@@ -52,28 +54,28 @@ class Touch:
 
 
 @dataclass(frozen=True)
-class Place:
-    """One case's directories: `inside` is what a user was given, `outside` all the rest."""
+class Sandbox:
+    """The directories of a case: `inside` has the files of the user, `outside` everything else."""
 
     inside: Path
     outside: Path
 
     @property
     def marker(self) -> Path:
-        """What a payload would make, were it run."""
+        """The file that a payload would create if it were executed."""
         return self.outside / "marker"
 
     @property
     def secret(self) -> Path:
-        """A file that only a link or `../` could reach."""
+        """A file that can be reached only by a link or by `../`."""
         return self.outside / "secret"
 
     def pickled(self) -> bytes:
-        """A pickle that makes the marker."""
+        """Return a pickle that creates the marker."""
         return pickle.dumps(Touch(self.marker))
 
     def torch_saved(self) -> bytes:
-        """The same in the zip archive that torch.save makes."""
+        """Return the same object as a zip archive by torch.save."""
         path = self.inside / "saved.pt"
         torch.save({"state": Touch(self.marker)}, path)
         data = path.read_bytes()
@@ -81,26 +83,26 @@ class Place:
         return data
 
     def check(self) -> None:
-        """Raise if anything has happened that should not have."""
-        assert not self.marker.exists(), "the payload has run"
-        found = sorted(path.name for path in self.outside.iterdir())
-        assert found == ["secret"], found
-        assert self.secret.read_text() == SECRET, "the file outside has changed"
+        """Fail if there was a side effect."""
+        assert not self.marker.exists(), "the payload was executed"
+        names = sorted(path.name for path in self.outside.iterdir())
+        assert names == ["secret"], names
+        assert self.secret.read_text() == SECRET, "the file outside was changed"
         for path in self.inside.rglob("*"):
             if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 20:
                 assert SECRET.encode() not in path.read_bytes(), f"the secret is in {path}"
 
 
-def make_place(root: Path, artefacts: Path) -> Place:
-    """A fresh place with a copy of every artefact."""
-    shutil.copytree(artefacts, root / "inside", symlinks=True)
+def make_sandbox(root: Path, artifacts: Path) -> Sandbox:
+    """Return a new sandbox with a copy of every artifact."""
+    shutil.copytree(artifacts, root / "inside", symlinks=True)
     (root / "outside").mkdir()
     (root / "outside" / "secret").write_text(SECRET)
-    return Place(root / "inside", root / "outside")
+    return Sandbox(root / "inside", root / "outside")
 
 
-def make_artefacts(root: Path) -> None:
-    """One of everything that the project reads."""
+def make_artifacts(root: Path) -> None:
+    """Write one file or directory of each format that the project reads."""
     torch.manual_seed(0)
     corpus = write_corpus(root / "corpus", {"train": SENTENCES, "heldout": SENTENCES[:1]})
     pieces = root / "pieces.model"
@@ -134,7 +136,7 @@ def make_artefacts(root: Path) -> None:
 
 
 def run_config(corpus: Path) -> Config:
-    """A small configuration of a run."""
+    """Return a small configuration of a run."""
     tree = {
         "model": tiny_model_config().model_dump(mode="json"),
         "data": {"corpus": str(corpus)},
@@ -147,9 +149,8 @@ def run_config(corpus: Path) -> Config:
 def _save_checkpoint(directory: Path, config: Config, corpus: Corpus, model: BiLm) -> None:
     weights = {name: p.detach().clone() for name, p in model.named_parameters()}
     CheckpointStore(directory).save(
-        1,
         {WEIGHTS: weights, OPTIMIZER: {"a/sum": torch.ones(1)}, LSTM_STATE: {"x": torch.ones(1)}},
-        {"settings": {}, "corpus": corpus.fingerprint},
+        record_of(1, corpus.fingerprint),
     )
     (directory.parent / CONFIG_FILE).write_text(config.model_dump_json(), encoding="utf-8")
 
@@ -176,7 +177,7 @@ def _save_classifier(directory: Path, model: Path, embedder: Embedder) -> None:
 
 
 def sign_corpus(directory: Path) -> None:
-    """Write the right sizes and digests into corpus.json, as an attacker would."""
+    """Correct the sizes and digests in corpus.json, as an attacker would."""
     path = directory / "corpus.json"
     tree = json.loads(path.read_text())
     entries = {**tree["files"]}
@@ -188,7 +189,7 @@ def sign_corpus(directory: Path) -> None:
 
 
 def sign_checkpoint(directory: Path) -> None:
-    """The same for a checkpoint's manifest."""
+    """Correct the sizes and digests in the manifest of a checkpoint."""
     path = directory / "manifest.json"
     tree = json.loads(path.read_text())
     for name, entry in tree["files"].items():
@@ -197,7 +198,7 @@ def sign_checkpoint(directory: Path) -> None:
 
 
 def sign_store(directory: Path) -> None:
-    """The same for stored representations."""
+    """Correct the digests of stored representations."""
     path = directory / "store.json"
     tree = json.loads(path.read_text())
     for name in tree["files"]:
@@ -207,5 +208,5 @@ def sign_store(directory: Path) -> None:
 
 
 def _sign(entry: dict[str, Any], path: Path) -> None:
-    data = path.read_bytes() if path.is_file() else b""  # what stat says of pipes and devices
+    data = path.read_bytes() if path.is_file() else b""  # a pipe or a device has size 0
     entry.update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())

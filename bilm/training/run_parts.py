@@ -1,0 +1,40 @@
+"""The parts of a run: those that never change, and the state that a checkpoint restores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bilm.corpus.batches import BatchStream
+from bilm.corpus.reader import Corpus
+from bilm.distributed.engine import Engine
+from bilm.distributed.ranks import Ranks
+from bilm.distributed.signals import StopRequest
+from bilm.model.bilstm import BiLstmState
+from bilm.training.checkpoints import CheckpointStore
+from bilm.training.config import Config
+from bilm.training.run_record import Progress, StepSums
+
+
+@dataclass(frozen=True)
+class RunParts:
+    """The parts of a run that are made once."""
+
+    config: Config
+    ranks: Ranks
+    corpus: Corpus
+    engine: Engine
+    store: CheckpointStore
+    stream: BatchStream
+    heldout: BatchStream | None  # None if the corpus has no held-out split
+    stop: StopRequest
+    num_steps: int
+
+
+@dataclass
+class RunState:
+    """The state of a run, which changes with every step."""
+
+    progress: Progress
+    sums: StepSums
+    lstm: BiLstmState  # of this rank's rows
+    saved: Progress  # at the latest checkpoint
