@@ -1,9 +1,9 @@
-"""Measure speed and memory of building a corpus from tokenized text, once and repeated.
+"""Measure the speed and memory of building a corpus from tokenized text and from its repetition.
 
     python benchmarks/build_corpus.py [--text FILE] [--workers N]
 
-Runs the command that users run in a separate process, and samples the memory of that process and
-its workers. Prints one JSON line per build, and one with the ratio of the peaks: memory must grow
+Runs `data_tools.build_corpus` in a separate process, and samples the memory of that process and its
+workers. Prints one JSON line per build, and one with the ratio of the peaks: memory must grow
 with the number of word types, not with the length of the text. Without --text, 10 million words of
 Zipf-like text are generated.
 """
@@ -67,7 +67,7 @@ def generate(path: Path, num_words: int, num_types: int) -> None:
 
 
 def measure(text: Path, repeats: int, workers: int, directory: Path) -> dict[str, object]:
-    """Build a corpus of `text`, repeated, and return its figures."""
+    """Build a corpus from `text`, repeated `repeats` times, and return the measurements."""
     repeated, output = directory / "repeated.txt", directory / "corpus"
     with open(repeated, "wb") as target:
         for _ in range(repeats):

@@ -1,9 +1,9 @@
 """Compare the speed of two checkouts: `python benchmarks/compare.py OTHER_CHECKOUT`
 
-Runs the same benchmarks in this checkout and in the other one by turns, so that both meet the same
-state of the machine, and prints one JSON line per figure: the median over rounds of the other
-checkout's time divided by this one's (above 1: this checkout is faster), with the smallest and the
-largest ratio of a round. Figures that are rates are inverted first.
+Runs the same benchmarks alternately in this checkout and in the other one, so that both run under
+the same load of the machine, and prints one JSON line per figure: the median over rounds of the
+other checkout's time divided by this one's (above 1: this checkout is faster), with the smallest
+and the largest ratio of a round. Figures that are rates are inverted first.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def compare(name: str, other: Path, rounds: int) -> None:
-    """Run one benchmark by turns and print the ratio of each figure that both print."""
+    """Run one benchmark alternately in both, and print the ratio of each common figure."""
     pairs: list[tuple[Figures, Figures]] = []
     for number in range(rounds):
         order = (ROOT, other) if number % 2 == 0 else (other, ROOT)
@@ -74,7 +74,7 @@ def run(root: Path, command: list[str]) -> Figures:
 
 
 def figures_of(line: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return the times in a line of output, labelled by its texts."""
+    """Return the times in a line of output, labelled by its string values."""
     label = ", ".join(value for value in line.values() if isinstance(value, str))
     times = [(f"{label} {key}", float(line[key])) for key in TIMES if key in line]
     rates = [(f"{label} {key}", 1.0 / float(line[key])) for key in RATES if key in line]

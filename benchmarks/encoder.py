@@ -1,9 +1,9 @@
 """Compare the token encoder by table look-up with convolutions: `python benchmarks/encoder.py`
 
 Runs the published encoder (2,048 filters, two highway layers, 512 dimensions) on one step of 128
-rows x 20 words of both directions, forward + backward. The contenders are: ours (look-up, once per
-distinct word); convolutions, once per distinct word; convolutions on every token of both
-directions, the usual implementation. The text is generated with the word lengths and frequencies of
+rows x 20 words of both directions, forward + backward. Compares ours (look-up, once per distinct
+word); convolutions, once per distinct word; and convolutions on every token of both directions, the
+usual implementation. The text is generated with the word lengths and frequencies of
 English, or read from `--text FILE` (raw lines). Prints one JSON line per figure, with the
 differences from float64.
 """
@@ -68,7 +68,7 @@ def batch(text: Path | None) -> tuple[Tensor, Tensor]:
 
 
 def distinct_pass(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tensor) -> Tensor:
-    """Encode each distinct word once, and distribute the vectors."""
+    """Encode each distinct word once, and copy its vector to all of its positions."""
     out = F.embedding(inverse, encoder(ids))
     out.backward(grad)
     return out.detach()
@@ -88,8 +88,8 @@ def differences(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tenso
     """Print the differences of look-up and convolutions from float64.
 
     The difference of gradients is the norm of the difference divided by the norm. It is given for
-    the filters' maxima alone and for the whole encoder. In the latter, rounding decides about the
-    ReLU of a highway layer whose input is almost 0, in any float32 implementation.
+    the filters' maxima alone and for the whole encoder. In the latter, rounding determines whether
+    a ReLU of a highway layer whose input is almost 0 is active, in any float32 implementation.
     """
     exact = copy.deepcopy(encoder).double()
     contenders = {"look-up": copy.deepcopy(encoder), "convolutions": copy.deepcopy(encoder)}

@@ -1,6 +1,6 @@
 """Measure the speed and the memory of the embedder: `python benchmarks/inference.py`
 
-All contenders run in one process, in turn, on the same sentences:
+All implementations run in turn in one process, on the same sentences:
 - ours: `Embedder.stream`, which starts with an empty cache each time, so that a short text pays for
   every new word;
 - known: the same with all words in the cache, which a long text approaches;
@@ -9,9 +9,9 @@ All contenders run in one process, in turn, on the same sentences:
 - plain, distinct: the same with the encoder on the distinct words of each batch.
 
 Prints one JSON line per figure: words per second, the ratios of the medians with their range (the
-ratio of each round), the greatest difference of a number, and the peak memory of `launch/embed.py`
-for a text and for a text four times as long. Without --text, the sentences are drawn from Zipf's
-law, with log-normal lengths like those of news.
+ratio of each round), the largest difference between outputs, and the peak memory of
+`launch/embed.py` for a text and for a text four times as long. Without --text, the sentences are
+drawn from Zipf's law, with log-normal lengths like those of news.
 """
 
 from __future__ import annotations
@@ -99,10 +99,10 @@ def plain(model: BiLm, sentences: Sentences, is_distinct: bool) -> Iterator[Vect
 def plain_batch(
     model: BiLm, words: Tensor, sentences: Sequence[npt.NDArray[np.int64]]
 ) -> list[Vectors]:
-    """Return the layers of each sentence, without its border tokens.
+    """Return the layers of each sentence, without its boundary tokens.
 
     `words` is the input of the encoder; a sentence is an array of indices into it, including its
-    border tokens. The backward direction reads each sentence reversed by its own length.
+    boundary tokens. The backward direction reads each sentence reversed by its own length.
     """
     lengths = [len(sentence) for sentence in sentences]
     inverse = torch.zeros(model.config.num_directions, len(sentences), max(lengths)).long()
@@ -123,7 +123,7 @@ def plain_batch(
 
 
 def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> None:
-    """Time all contenders in turn and print the figures."""
+    """Time all implementations in turn and print the figures."""
     num_words = sum(len(sentence) for sentence in sentences)
     known = Embedder(PretrainedBiLm(model), limits)
     for _ in known.stream(sentences):
@@ -217,7 +217,7 @@ def main() -> None:
             dump_memory(small, sentences[: arguments.dump_sentences], Path(directory))
 
 
-# Memory could grow with the number of sentences, not with the model, so a small model will do.
+# The memory test varies the number of sentences, so a small model is sufficient.
 SMALL_MODEL = ["model.lstm.dim=64", "model.lstm.projection_dim=32", "model.softmax.kind=full"]
 SMALL_MODEL += ["model.characters.filters=[[1,16],[2,16],[3,32]]"]
 

@@ -80,7 +80,7 @@ def _parse() -> Arguments:
         if (value := getattr(arguments, name)) < 1:
             raise ConfigError(f"--{name} is {value}; it must be at least 1")
     if arguments.step_seconds is not None and arguments.step_seconds <= 0:
-        raise ConfigError(f"--step-seconds is {arguments.step_seconds}; it must be more than 0")
+        raise ConfigError(f"--step-seconds is {arguments.step_seconds}; it must be above 0")
     return Arguments(
         corpus=arguments.corpus,
         split=arguments.split,

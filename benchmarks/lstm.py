@@ -1,8 +1,8 @@
 """Compare the projected, clipped LSTM with PyTorch's LSTM: `python benchmarks/lstm.py`
 
 Measures both directions, forward + backward and forward only, at the published size and two smaller
-ones. The contenders are: ours; `torch.nn.LSTM(proj_size=...)`, which cannot clip; an eager loop of
-the same cell, the usual implementation. Prints one JSON line per figure.
+ones. Compares ours; `torch.nn.LSTM(proj_size=...)`, which cannot clip; and an eager loop of the
+same cell, the usual implementation. Prints one JSON line per figure.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def operations(projection_dim: int, dim: int, rows: int, time: int) -> float:
 def runs(
     projection_dim: int, dim: int, rows: int, time: int
 ) -> dict[str, Callable[[Tensor], list[Tensor]]]:
-    """Return each contender as a function from inputs to the outputs of both directions."""
+    """Return each implementation as a function from inputs to the outputs of both directions."""
     config = LstmConfig(
         dim=dim,
         projection_dim=projection_dim,
@@ -96,7 +96,7 @@ def forward(run: Callable[[Tensor], list[Tensor]], x: Tensor) -> None:
 
 
 def measure(size: tuple[int, int, int, int], rounds: int, threads: int) -> None:
-    """Run all contenders in turn at one size, and print their figures."""
+    """Run all implementations in turn at one size, and print their figures."""
     projection_dim, dim, rows, time = size
     x, grad = torch.randn(time, rows, projection_dim), torch.randn(time, rows, projection_dim)
     contenders = runs(*size)

@@ -1,4 +1,4 @@
-"""Helpers of the benchmarks: interleaved timing, the product peak, figures as JSON lines."""
+"""Helpers of the benchmarks: interleaved timing, the peak rate of matrix products, JSON lines."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import torch
 from bilm.distributed.process import M_MMAP_MAX
 
 T = TypeVar("T")
-GLIBC_MMAP_MAX = 65536  # the default of glibc
+GLIBC_MMAP_MAX = 65536  # the default value in glibc
 MAX_STOLEN_CORES = 0.05  # in an undisturbed round
 
 
 def product_peak(size: int = 2048, repeats: int = 8) -> float:
-    """Return the best rate of a square float32 product, in operations per second."""
+    """Return the best rate of a square float32 matrix product, in operations per second."""
     a, b = torch.randn(size, size), torch.randn(size, size)
     return 2 * size**3 / min(seconds_of(lambda: a @ b) for _ in range(repeats))
 
@@ -36,7 +36,7 @@ def seconds_of(function: Callable[[], object]) -> float:
 
 
 def peak_memory_of(function: Callable[[], object]) -> int:
-    """Return the greatest growth of the process's memory during a call, in bytes."""
+    """Return the largest increase in the process's memory during a call, in bytes."""
     process, done = psutil.Process(), threading.Event()
     before = most = process.memory_info().rss
 
@@ -67,7 +67,7 @@ def without_kernels() -> Iterator[None]:
 
 
 def elsewhere(function: Callable[[], object]) -> Callable[[], None]:
-    """Return `function` with glibc's default settings: large freed blocks go to the system."""
+    """Return `function` with glibc's defaults, which return large freed blocks to the system."""
 
     def run() -> None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -82,7 +82,7 @@ def elsewhere(function: Callable[[], object]) -> Callable[[], None]:
 
 
 def stolen_seconds() -> float:
-    """Return the CPU time that the host of a virtual machine gave to others; 0 if unknown."""
+    """Return the CPU time that the host of a virtual machine gave to other guests; 0 if unknown."""
     try:
         with open("/proc/stat", encoding="ascii") as file:
             return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
@@ -108,7 +108,7 @@ def least_disturbed(take_round: Callable[[], T], rounds: int) -> list[T]:
 
 
 class Measured:
-    """Seconds of contenders that ran in turn in one process, and the product peak of each round."""
+    """Times of functions that ran in turn in one process, and the matrix-product peak per round."""
 
     def __init__(self, contenders: Mapping[str, Callable[[], object]], rounds: int) -> None:
         for function in contenders.values():
@@ -124,11 +124,11 @@ class Measured:
         self.peak = max(self.peaks)
 
     def median(self, name: str) -> float:
-        """Return the median time of a contender."""
+        """Return the median time of a function."""
         return statistics.median(self.seconds[name])
 
     def times_faster(self, name: str, than: str) -> dict[str, object]:
-        """Return the ratio of the medians, and the least and greatest ratio of a round."""
+        """Return the ratio of the medians, and the smallest and largest ratio of a round."""
         pairs = zip(self.seconds[than], self.seconds[name], strict=True)
         ratios = sorted(other / own for other, own in pairs)
         return {
@@ -139,13 +139,13 @@ class Measured:
         }
 
     def share_of_peak(self, name: str, operations: float) -> float:
-        """Return the rate of a contender, relative to the best product of all rounds."""
+        """Return the rate of a function, relative to the best matrix product of all rounds."""
         return round(operations / self.median(name) / self.peak, 3)
 
     def share_of_near_peak(self, name: str, operations: float) -> float:
-        """Return the median of the rates relative to the best product of the same round.
+        """Return the median of the rates relative to the best matrix product of the same round.
 
-        It varies less than `share_of_peak` on a shared machine.
+        This varies less than `share_of_peak` on a shared machine.
         """
         pairs = zip(self.seconds[name], self.peaks, strict=True)
         return round(statistics.median(operations / own / peak for own, peak in pairs), 3)

@@ -1,8 +1,8 @@
 """Run all benchmarks and write docs/performance.md with its plot: `python benchmarks/report.py`
 
-Each benchmark runs in its own process, one after the other; about 20 minutes on two cores. The
-figures are written to benchmarks/figures.jsonl first, from which `--write-only` writes the page
-again without measuring.
+The benchmarks run one after the other, each in its own process; this takes about 20 minutes on two
+cores. The figures are first written to benchmarks/figures.jsonl, from which `--write-only` rewrites
+the page without measuring.
 """
 
 from __future__ import annotations

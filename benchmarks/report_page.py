@@ -81,7 +81,7 @@ def _speedup(figure: Figure) -> str:
 
 
 def lstm_part(figures: list[Figure]) -> list[str]:
-    """Return the section of the LSTM."""
+    """Return the section on the LSTM."""
     times = [
         (
             f["size"],
@@ -108,7 +108,7 @@ def lstm_part(figures: list[Figure]) -> list[str]:
 
 
 def encoder_part(figures: list[Figure]) -> list[str]:
-    """Return the section of the token encoder."""
+    """Return the section on the token encoder."""
     times = [
         (
             f["name"],
@@ -145,7 +145,7 @@ def encoder_part(figures: list[Figure]) -> list[str]:
 
 
 def softmax_part(figures: list[Figure]) -> list[str]:
-    """Return the section of the sampled softmax."""
+    """Return the section on the sampled softmax."""
     memory = {
         (f["name"], f["vocabulary"]): f["extra_memory_gb"]
         for f in figures
@@ -176,7 +176,7 @@ def softmax_part(figures: list[Figure]) -> list[str]:
 
 
 def step_part(figures: list[Figure]) -> list[str]:
-    """Return the section of a whole training step and its parts."""
+    """Return the section on a whole training step and its parts."""
     parts = [f for f in figures if "part" in f]
     totals = {f["config"]: f["seconds"] for f in parts if f["part"] == "step"}
     times = [
@@ -214,7 +214,7 @@ def step_part(figures: list[Figure]) -> list[str]:
 
 
 def scaling_part(figures: list[Figure], picture: str) -> list[str]:
-    """Return the section of step time by size, and of two ranks."""
+    """Return the section on step time by size, and on two ranks."""
     times = [
         (
             f["axis"],

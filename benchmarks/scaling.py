@@ -1,9 +1,9 @@
 """Measure how the time of a step grows: `python benchmarks/scaling.py`
 
 Measures the step time of the model of configs/small.json for several hidden sizes, rows, unrolled
-steps, vocabularies and corpora, one at a time; then words per second of real runs under DeepSpeed
-on one rank and on two, of one thread each, and the gain of the machine's product peak from a second
-process. Prints one JSON line per figure.
+steps, vocabularies and corpora, one at a time. Then measures the words per second of real runs
+under DeepSpeed on one rank and on two, with one thread each, and how much a second process
+increases the peak rate of matrix products. Prints one JSON line per figure.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RANK_STEPS, RANK_ROUNDS = 5, 2
 
 
 class Sizes:
-    """A point on the axes: a model and a corpus, ready for steps."""
+    """One combination of sizes: a model and a corpus, ready for steps."""
 
     def __init__(self, directory: Path, **changed: int) -> None:
         value = {"hidden": 1024, "rows": ROWS, "unroll": UNROLL, "vocabulary": VOCABULARY}
@@ -65,7 +65,7 @@ class Sizes:
         self.parts, self.number = Parts(config, Corpus.open(path), value["rows"]), 0
 
     def step(self) -> tuple[float, float]:
-        """Take the next step; return its seconds, in total and of the LSTMs."""
+        """Run the next step; return its duration, in total and in the LSTMs."""
         self.parts.seconds.clear()
         self.parts.step(self.number)
         self.number += 1
@@ -74,7 +74,7 @@ class Sizes:
 
 
 def measure_axes(directory: Path, rounds: int) -> None:
-    """Measure each axis, with its values in turn."""
+    """Measure the step time for the values of each size, in turn."""
     for axis, values in AXES.items():
         points = [Sizes(directory, **{axis: value}) for value in values]
         for point in points:

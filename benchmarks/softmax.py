@@ -1,10 +1,10 @@
 """Measure the sampled softmax with its optimizer step: `python benchmarks/softmax.py`
 
 Computes loss, gradients and Adagrad for two directions of 2,560 words each, with 512 dimensions and
-8,192 negatives per direction, at vocabularies of 50,000 and 793,471 words. The contenders are:
-ours; ours with one set of negatives for both directions; dense gradients with PyTorch's Adagrad;
-PyTorch's sparse embedding gradients. Prints one JSON line per figure, including the memory that
-each contender needs in addition to weights and optimizer state.
+8,192 negatives per direction, at vocabularies of 50,000 and 793,471 words. Compares ours; ours
+with one set of negatives for both directions; dense gradients with PyTorch's Adagrad; and PyTorch's
+sparse embedding gradients. Prints one JSON line per figure, including the memory that each
+implementation needs in addition to weights and optimizer state.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Ours:
         self.optimizer.zero_grad(set_to_none=True)
 
 
-class Torchs:
+class TorchSoftmax:
     """The same loss in PyTorch: `F.embedding`, cross entropy and `torch.optim.Adagrad`."""
 
     def __init__(self, vocabulary_size: int, sparse: bool) -> None:
@@ -95,8 +95,8 @@ class Torchs:
 CONTENDERS: dict[str, Callable[[int], Callable[[Tensor, Tensor], None]]] = {
     "ours": lambda size: Ours(size, DIRECTIONS),
     "ours, shared negatives": lambda size: Ours(size, 1),
-    "dense gradients": lambda size: Torchs(size, sparse=False),
-    "torch's sparse gradients": lambda size: Torchs(size, sparse=True),
+    "dense gradients": lambda size: TorchSoftmax(size, sparse=False),
+    "torch's sparse gradients": lambda size: TorchSoftmax(size, sparse=True),
 }
 
 
@@ -114,7 +114,7 @@ def main() -> None:
     torch.manual_seed(0)
     hidden = torch.randn(DIRECTIONS, WORDS, DIM)
     operations = 3.0 * 2 * DIRECTIONS * WORDS * (NEGATIVES + 1) * DIM
-    # All sizes and contenders run in turn, so that sizes can be compared too.
+    # All sizes and implementations run in turn, so that sizes can be compared too.
     steps: dict[str, Callable[[], None]] = {}
     for size in SIZES:
         targets = zipf_targets(size, seed=1)

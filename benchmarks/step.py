@@ -1,9 +1,9 @@
 """Measure the parts of a training step: `python benchmarks/step.py --config configs/big.json`
 
 Runs encoder, LSTMs, softmax (each forward and backward), gradient clip and optimizer in one
-process, without DeepSpeed, on words of a Zipf distribution at the real shapes. Prints one JSON line
-per figure: median seconds with their range, and the share of the product peak (the best square
-product measured in the same run) that the arithmetic of a perfect implementation would need.
+process, without DeepSpeed, on words drawn from a Zipf distribution, at the real shapes. Prints one
+JSON line per figure: median seconds with their range, and the share of the product peak (the best
+square product measured in the same run) that the arithmetic of a perfect implementation would need.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Parts:
         self.seconds.setdefault(name, []).append(time.perf_counter() - begun)
 
     def step(self, step: int) -> int:
-        """Take one step; return the number of distinct words."""
+        """Run one step; return the number of distinct words."""
         model = self.model
         assert model.softmax is not None
         softmax = model.softmax
@@ -158,7 +158,7 @@ class Settings:
 
 
 def measure(config: Config, corpus: Corpus, settings: Settings) -> None:
-    """Take some steps and print the time of each part."""
+    """Run some steps and print the time of each part."""
     parts = Parts(config, corpus, settings.rows)
     parts.step(0)  # warm-up
     numbers = itertools.count(1)

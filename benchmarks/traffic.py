@@ -31,7 +31,7 @@ _sent: Counter[str] = Counter()
 
 
 def _counted(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, which then also counts the bytes of the tensors passed to it."""
+    """Wrap `function` so that it also counts the bytes of the tensors passed to it."""
 
     def counting(*args: Any, **kwargs: Any) -> Any:
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]

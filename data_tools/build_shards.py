@@ -45,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     tokenizer = options.tokenizer
     if tokenizer.name == "sentencepiece" and tokenizer.sentencepiece_model is None:
         raise ConfigError(
-            "--tokenizer sentencepiece requires the --sentencepiece-model of the vocabulary; "
-            "build_vocab writes it beside the vocabulary"
+            "--tokenizer sentencepiece requires --sentencepiece-model; use the model that "
+            "build_vocab wrote next to the vocabulary"
         )
     from data_tools.building.build import build_corpus, print_summary
 

@@ -1,7 +1,7 @@
 """Count text and write only its vocabulary: `python -m data_tools.build_vocab --help`.
 
-Beside `vocab.txt` (the published format) it writes `vocab.counts.tsv` with a word and its count per
-line and, for sentencepiece, `vocab.model`, which `build_shards` needs.
+Next to `vocab.txt` (in the published format), the command writes `vocab.counts.tsv`, with one word
+and its count per line, and for sentencepiece also `vocab.model`, which `build_shards` needs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def build_vocab(
     vocabulary: VocabularyOptions,
     output: OutputOptions,
 ) -> None:
-    """Write the vocabulary of a text and its counts, and print a summary."""
+    """Write the vocabulary of the text and its counts, and print a summary."""
     from data_tools.building.build import prepare_tokenizer, total_peak
     from data_tools.building.counting import FinalOrder, count_text
 
@@ -88,13 +88,13 @@ def build_vocab(
 def _check_output(output: OutputOptions) -> None:
     path = output.path
     if path.is_dir():
-        raise CorpusError(f"--output {path} is a directory; expected the name of a file to write")
+        raise CorpusError(f"--output {path} is a directory; it must be the path of a file")
     for file in (path, path.with_suffix(".counts.tsv"), path.with_suffix(".model")):
         reject_existing(file, CorpusError, output.overwrite)
 
 
 def _write(order: FinalOrder, size: int, model: bytes | None, path: Path) -> None:
-    """Write the vocabulary last, so that the files beside it are complete when it exists."""
+    """Write the vocabulary last, so that the other files are complete once it exists."""
     if model is not None:
         with atomic_file(path.with_suffix(".model")) as temporary:
             temporary.write_bytes(model)

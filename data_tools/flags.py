@@ -26,7 +26,7 @@ from data_tools.reading.options import (
 
 
 def add_text_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the input and of reading it."""
+    """Add the flags for the input and for reading it."""
     add = parser.add_argument
     add(
         "--input",
@@ -78,7 +78,7 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the output path."""
+    """Add the flags for the output path."""
     parser.add_argument("--output", required=True, type=Path, help="path to write to")
     parser.add_argument(
         "--overwrite",
@@ -88,7 +88,7 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_tokenizer_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the tokenizer."""
+    """Add the flags for the tokenizer."""
     add = parser.add_argument
     add(
         "--tokenizer",
@@ -134,7 +134,7 @@ def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_shard_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the shards."""
+    """Add the flags for the shards."""
     parser.add_argument(
         "--shuffle",
         choices=("sentences", "documents", "none"),
@@ -151,13 +151,13 @@ def add_shard_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def text_options(args: argparse.Namespace) -> TextOptions:
-    """Find the input files and return the options of reading them."""
+    """Find the input files and return the options for reading them."""
     share, heldout_files = _read_heldout(args.heldout, args.format)
     inputs = find_inputs(args.input, args.format, "--input")
     heldout_paths = {file.path.resolve() for file in heldout_files}
     inputs = [file for file in inputs if file.path.resolve() not in heldout_paths]
     if not inputs:
-        raise ConfigError("--heldout takes all files of --input; leave some to train on")
+        raise ConfigError("--heldout contains all files of --input; leave one or more to train on")
     if heldout_files:
         inputs = [replace(file, split=TRAIN) for file in inputs] + heldout_files
     return TextOptions(
@@ -172,12 +172,12 @@ def text_options(args: argparse.Namespace) -> TextOptions:
 
 
 def output_options(args: argparse.Namespace) -> OutputOptions:
-    """Return the options of the output path."""
+    """Return the options for the output path."""
     return OutputOptions(args.output, args.overwrite)
 
 
 def tokenizer_options(args: argparse.Namespace) -> TokenizerOptions:
-    """Return the options of the tokenizer."""
+    """Return the options for the tokenizer."""
     return TokenizerOptions(
         name=args.tokenizer,
         language=args.language,
@@ -194,7 +194,7 @@ def vocabulary_options(args: argparse.Namespace) -> VocabularyOptions:
 
 
 def shard_options(args: argparse.Namespace) -> ShardOptions:
-    """Return the options of the shards."""
+    """Return the options for the shards."""
     return ShardOptions(args.shuffle, args.shard_words)
 
 
@@ -206,7 +206,7 @@ def _num_cores() -> int:
 
 
 def _read_heldout(text: str, file_format: Format | None) -> tuple[float, list[InputFile]]:
-    """Return the held-out share, or the held-out files, that the flag gives."""
+    """Parse `--heldout`: return the held-out share, or the held-out files."""
     try:
         share = float(text)
     except ValueError:

@@ -1,10 +1,10 @@
 """Generate the demo text: `python -m data_tools.generate_demo --output demo/text`.
 
 The text is drawn from the grammar in `data_tools/demo/demo_grammar.py`: `train.txt` and
-`heldout.txt` (tokenized, one sentence per line), `train.csv` and `test.csv` (the topic of a
-sentence as its label, and the text), and `grammar.json` with the exact entropy, which gives the
-lowest possible perplexity before any model is trained: of the grammar, and of the sentences in
-`heldout.txt`.
+`heldout.txt` (tokenized, one sentence per line), `train.csv` and `test.csv` (each
+sentence with its topic as the label), and `grammar.json` with the exact entropy. The entropy gives
+the lowest possible perplexity, on the grammar and on the sentences in `heldout.txt`, before any
+model is trained.
 
 Cost: about 10 microseconds per sentence.
 """

@@ -1,7 +1,8 @@
 """Print a summary of a corpus: `python -m data_tools.inspect_corpus corpus/`.
 
-It shows counts, the coverage of the vocabulary, the lengths of sentences and words, the first and
-last words of the vocabulary, and a sample decoded to text; `--verify` first checks every digest.
+The summary has counts, the coverage of the vocabulary, the lengths of sentences and words, the
+first and last words of the vocabulary, and a sample decoded to text; `--verify` first checks every
+digest.
 
 Cost: one pass over the lengths of sentences and over the lexicon; the words of a shard are read
 only for the sample and by `--verify`.
@@ -78,7 +79,7 @@ def verify(corpus: Corpus) -> None:
 
 
 def inspect(corpus: Corpus, num_words: int, num_samples: int, seed: int) -> dict[str, Any]:
-    """Return everything that the command prints, as JSON."""
+    """Return everything that the command prints, as values for JSON."""
     size, counts = corpus.vocabulary_size, corpus.lexicon.counts
     head = range(min(num_words, size))
     tail = range(max(len(head), size - num_words), size)

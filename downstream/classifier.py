@@ -1,7 +1,7 @@
 """`TextClassifier`: a trained head and its frozen biLM, from raw text to a class.
 
 On disk it consists of `classifier.json` and `head.safetensors`. The biLM and the word vectors are
-not copied: their paths and digests are recorded, and other ones are rejected.
+not copied: their paths and digests are recorded, and other files are rejected.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class TextClassifier:
     ) -> npt.NDArray[np.float32]:
         """Return the probability of each class (texts, classes), in the order of `classes`.
 
-        `progress` shows a bar: True always, None only on a terminal.
+        A progress bar is shown if `progress` is True, or if it is None and stderr is a terminal.
         """
         if isinstance(texts, str):
             raise TypeError("predict takes a list of texts; for one text, pass [text]")
@@ -106,7 +106,7 @@ class TextClassifier:
                 raise CorpusError(f"text {i + 1} of {len(texts)} is empty")
         words = tokenize(self._embedder.pretrained, texts, self.description.reading)
         with progress.bar("texts", total=len(texts)) as bar:
-            # Windows of the embedder bound the memory of the layers.
+            # Texts are processed in windows, which bounds the memory for the layers.
             for window in windows(words, self._embedder.limits.window_words):
                 yield predict_probabilities(self._model, self._source(window))
                 bar.update(len(window))

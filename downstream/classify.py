@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def classify(settings: Settings, progress: bool | None = None) -> str:
     """Run the experiment, write the report, and return the summary."""
-    # torch is imported here, so that --help and errors in the settings appear at once.
+    # torch is imported here, so that --help and errors in the settings appear immediately.
     from downstream.reports.pages import check_free
     from downstream.reports.report import FORMAT, summary_table, write_report
     from downstream.tasks.classification import read_task

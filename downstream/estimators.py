@@ -92,8 +92,9 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
 class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     """A classifier of raw texts: a frozen biLM, a mix of its pooled layers, and a head.
 
-    The head is the one of `downstream.classify` and is trained in the same way: with AdamW, keeping
-    the epoch with the best validation accuracy. The same `random_state` gives the same result.
+    The head is that of `downstream.classify` and is trained in the same way: with AdamW, keeping
+    the weights of the epoch with the best validation accuracy. The same `random_state` gives the
+    same result.
 
     Args:
         model: the path of a model directory, a run, or a directory of published files.
@@ -202,7 +203,7 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         return chosen
 
     def _check_labels(self, y: Labels | None, texts: list[str]) -> Ids:
-        """Set `classes_`, and return the labels as places in it."""
+        """Set `classes_`, and return the labels as indices into it."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -227,7 +228,7 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             return everything, everything
 
     def _settings(self, seed: int) -> HeadTraining:
-        """Return the parameters as settings of the training, with the same checks."""
+        """Return the parameters as validated training settings."""
         tree = {
             "mix": {"kinds": [self.mix], "penalty": self.penalty},
             "head": {

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         header=arguments.header,
     )
     share_cores()
-    # torch is imported here, so that --help and errors in the input appear at once.
+    # torch is imported here, so that --help and errors in the input appear immediately.
     from downstream.classifier import TextClassifier
 
     classifier = TextClassifier.from_pretrained(

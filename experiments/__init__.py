@@ -1,1 +1,1 @@
-"""The experiment of docs/results.md: `make results DATA=DIR` does it all again from the texts."""
+"""The experiment of docs/results.md: run it with `make results DATA=DIR`."""

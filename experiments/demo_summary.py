@@ -11,11 +11,11 @@ from bilm.errors import CheckpointError, run_command
 
 DIRECTIONS = ("forward", "backward")
 
-MAX_EXCESS = 0.15  # of the perplexity over the best possible one
+MAX_EXCESS = 0.15  # relative to the best possible perplexity
 
 
 def main() -> int:
-    """Print held-out perplexity with its limit, senses of a word, and the classifiers."""
+    """Print held-out perplexity with its limit, the senses of a word, and the classifiers."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("directory", type=Path, help="the output directory of make demo")
     directory = parser.parse_args().directory
@@ -43,7 +43,7 @@ def main() -> int:
     )
     worst = max(best[f"perplexity_{name}"] for name in DIRECTIONS) / limit - 1
     if worst > MAX_EXCESS:
-        print(f"\nThe perplexity is more than {MAX_EXCESS:.0%} above the limit; it should not be.")
+        print(f"\nerror: the perplexity is more than {MAX_EXCESS:.0%} above the limit")
         return 1
     return 0
 

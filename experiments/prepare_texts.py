@@ -1,6 +1,6 @@
 """Convert downloaded texts to the formats that `data_tools` and `downstream` read.
 
-AG News contains remains of HTML, and a line of SST-5 begins with its label. Test texts are never
+AG News contains HTML remnants, and each line of SST-5 begins with its label. Test texts are never
 part of a language model's training text.
 """
 
@@ -43,7 +43,7 @@ def check_data(data: Path) -> None:
     """Reject a data directory that lacks any of the files that the experiment reads."""
     missing = [name for name in NEEDED if not (data / name).is_file()]
     if missing:
-        raise ConfigError(f"--data {data} does not contain {', '.join(missing)}")
+        raise ConfigError(f"--data {data} lacks {', '.join(missing)}; see docs/results.md")
 
 
 def prepare(data: Path, output: Path) -> None:
@@ -61,7 +61,7 @@ def prepare(data: Path, output: Path) -> None:
 
 
 def clean(text: str) -> str:
-    r"""Remove the remains of HTML: tags, entities, and `\` in place of a space.
+    r"""Remove HTML remnants: tags, entities, and `\` in place of a space.
 
     >>> clean(r"AT &amp;T&#39;s  shares\fall #36;2 <b>today</b> #39;s")
     "AT &T's shares fall $2 today 's"

@@ -2,8 +2,8 @@
 
 Pretrains a biLM on news, continues its training on film reviews, and compares heads on the frozen
 biLMs with baselines. Every stage is one of the documented commands. Takes several hours on two
-cores; run it again after an interruption to resume, also in the middle of pretraining. Writes the
-page and its pictures at the end.
+cores. After an interruption, run it again to resume, even in the middle of pretraining. Writes the
+page and its plots at the end.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Experiment:
             self._analyse(analysis, analysis, [*self.ag_news, "--epochs", "5"])
 
     def page(self) -> None:
-        """Write docs/results.md and its pictures."""
+        """Write docs/results.md and its plots."""
         write_page(self.work)
 
     def _build(self, name: str, corpus: Path, flags: Sequence[str] = ()) -> None:

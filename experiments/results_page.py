@@ -1,4 +1,4 @@
-"""Write docs/results.md and its pictures from the results of the stages."""
+"""Write docs/results.md and its plots from the results of the stages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ANALYSES = ("sample_efficiency", "penalty", "layers", "probe", "neighbours_play"
 
 
 def write_page(work: Path) -> None:
-    """Replace the figures between the marks of the page; the text around them stays the same."""
+    """Replace the results between the markers of the page; keep the text around them."""
     PICTURES.mkdir(exist_ok=True)
     parts = {
         "pretraining": _pretraining(work),
@@ -64,7 +64,7 @@ def _put(text: str, name: str, part: str) -> str:
     start = START.format(name)
     before, mark, rest = text.partition(start)
     if not mark or END not in rest:
-        raise CheckpointError(f"{PAGE} has no marks {start} and {END}; add them")
+        raise CheckpointError(f"{PAGE} does not contain the markers {start} and {END}; add them")
     return f"{before}{start}\n{part}\n{END}{rest.partition(END)[2]}"
 
 
@@ -115,7 +115,7 @@ def _pretraining(work: Path) -> str:
 
 
 def _classification(work: Path, name: str) -> str:
-    """Return the table of every mix of every head, then the baselines."""
+    """Return a table of every mix of every head, followed by the baselines."""
     rows = [["classifier", "mix", "validation", "test", "macro F1", "published"]]
     for directory in sorted(work.glob(f"{name}_*/results.json")):
         tree = _results(work, directory.parent.name)

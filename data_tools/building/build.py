@@ -4,9 +4,9 @@
          --(sort by count, cut)--> vocabulary and lexicon
          --(final ids, external shuffle)--> shards
 
-The text is read once. Everything is written into a hidden directory beside the output, which is
-renamed when it is complete. Memory grows only with the number of word types; the disk needs about
-9 bytes per word during the build.
+The text is read once. The output is written to a hidden directory next to its final path, and
+renamed when it is complete. Memory grows only with the number of word types; the build needs about
+9 bytes of disk space per word.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from data_tools.reading.progress import Progress
 
 BATCH_WORDS = 1 << 21
 
-# Holds the spools and the buckets, inside the unfinished output.
+# A subdirectory of the unfinished output, for the spools and the buckets.
 _WORK_DIRECTORY = "work"
 
 
@@ -56,7 +56,7 @@ class Summary:
     num_types: int
     vocabulary_size: int
     seconds: float
-    peak_bytes: int  # the sum of the peaks of all processes: an upper bound
+    peak_bytes: int  # the sum of the peaks of all processes (an upper bound)
 
     @property
     def num_words(self) -> int:
@@ -124,7 +124,7 @@ def _read_vocabulary(options: VocabularyOptions | GivenVocabulary) -> Vocabulary
 def _final_order(
     counter: TypeCounter, options: VocabularyOptions | GivenVocabulary, given: Vocabulary | None
 ) -> tuple[FinalOrder, Vocabulary]:
-    """Return the final order of all types, and the vocabulary, which comes first in it."""
+    """Return the final order of all types, and the vocabulary, which is its first part."""
     if isinstance(options, GivenVocabulary):
         assert given is not None
         if not options.allow_unsorted:
@@ -164,7 +164,7 @@ def _final_batches(spool: Spool, order: FinalOrder) -> Iterator[Sentences]:
 
 
 def total_peak(worker_peaks: dict[int, int]) -> int:
-    """Return the sum of the peak memory of this process and its workers, an upper bound."""
+    """Return the sum of the peak memory of this process and its workers (an upper bound)."""
     peaks = worker_peaks | {os.getpid(): peak_memory_bytes()}
     return sum(peaks.values())
 

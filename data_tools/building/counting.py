@@ -21,7 +21,7 @@ from data_tools.building.spool import Int32, Spool
 from data_tools.reading.chunks import read_chunks
 from data_tools.reading.progress import Progress
 
-# The order of a given vocabulary is compared with the text only if enough of its words occur.
+# The order of a given vocabulary is checked only if this many of its words occur in the text.
 MIN_WORDS_TO_JUDGE_ORDER = 100
 
 MIN_RANK_CORRELATION = 0.2
@@ -65,9 +65,9 @@ class FinalOrder:
     """The final order of all types: special words, vocabulary, the rest by decreasing count."""
 
     def __init__(self, counter: TypeCounter, vocabulary: Sequence[str] | None) -> None:
-        """Put the words of a given `vocabulary`, which begins with the special words, first."""
+        """Sort the types; a `vocabulary`, which begins with the special words, comes first."""
         types, counts = counter.types, counter.counts
-        # Code points sort like their UTF-8 bytes, and the sort by count is stable.
+        # Sorting by code point equals sorting by UTF-8 bytes, and the sort by count is stable.
         by_word = np.array(sorted(range(len(types)), key=types.__getitem__), dtype=np.int64)
         order = by_word[np.argsort(-counts[by_word], kind="stable")]
         head = SPECIAL_WORDS if vocabulary is None else vocabulary
@@ -129,10 +129,10 @@ def check_order(vocabulary: Vocabulary, counter: TypeCounter, source: str) -> No
     correlation = rank_correlation(-np.arange(len(counts)), counts)
     if correlation < MIN_RANK_CORRELATION:
         raise CorpusError(
-            f"the vocabulary {source} is not sorted by decreasing count: over its {len(counts):,} "
-            "words that occur in the text, the rank correlation of position and count is "
-            f"{correlation:.2f}, but must be at least {MIN_RANK_CORRELATION}. Negative samples are "
-            "drawn by position, so the order matters: sort it, or use --allow-unsorted-vocab"
+            f"the vocabulary {source} is not sorted by decreasing count: for its {len(counts):,} "
+            "words that occur in the text, the rank correlation between position and count is "
+            f"{correlation:.2f}; it must be at least {MIN_RANK_CORRELATION}. Negative samples are "
+            "drawn by position, so the order matters. Sort it, or use --allow-unsorted-vocab"
         )
 
 

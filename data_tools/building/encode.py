@@ -1,9 +1,9 @@
 """Encode a chunk of text as word ids; this runs in each worker.
 
-A worker splits the texts into sentences, tokenizes them, and numbers the word types of the chunk
-itself, so that it returns only distinct words and int32 arrays.
+A worker splits the texts into sentences, tokenizes them, and assigns its own ids to the word types
+of the chunk, so that it returns only distinct words and int32 arrays.
 
-Cost: about 3 M words per second and core for `whitespace`, 0.2 M for `moses`.
+Cost: about 3 M words per second per core for `whitespace`, 0.2 M for `moses`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class EncodeOptions:
-    """How to read text, and the tokenizer with the directory of its files."""
+    """The settings for reading text, and the tokenizer with the directory of its files."""
 
     text: TextOptions
     tokenizer: TokenizerSpec
@@ -69,7 +69,7 @@ class _Words:
 
 
 class Encoder:
-    """Encodes chunks; each worker has one."""
+    """An encoder of chunks; each worker has one."""
 
     def __init__(self, options: EncodeOptions) -> None:
         text = options.text
@@ -80,7 +80,7 @@ class Encoder:
         self._split = sentence_splitter(text.lines)
 
     def __call__(self, chunk: Chunk) -> EncodedChunk:
-        """Tokenize and number `chunk`."""
+        """Tokenize `chunk` and convert its words to ids."""
         texts = texts_of(chunk, self._text_options.field, self._text_options.errors)
         parts = {split: _Words() for split in SPLITS}
         for text in texts:

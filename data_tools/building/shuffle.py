@@ -1,7 +1,7 @@
-"""Shuffle any number of sentences or documents uniformly, in the memory of one bucket.
+"""Shuffle any number of sentences or documents uniformly, using the memory of one bucket.
 
 Each line (a sentence or a document) is appended to a random bucket, which is a file; then the
-buckets are shuffled in memory, one after the other. A random bucket and a random order inside it
+buckets are shuffled in memory, one at a time. A random bucket and a random order inside it
 give a uniformly random order of all lines. Bucket files are opened for each append and closed
 again, so their number is not limited.
 
@@ -31,7 +31,7 @@ def shuffle(
     directory: Path,
     bucket_words: int = BUCKET_WORDS,
 ) -> Iterator[Sentences]:
-    """Yield the `num_words` words of `batches` with sentences or documents (`by`) shuffled."""
+    """Yield `batches`, `num_words` words in total, with sentences or documents (`by`) shuffled."""
     num_buckets = max(1, -(-num_words // bucket_words))
     random = np.random.default_rng([*seed, 0])
     paths = [directory / f"bucket-{index}" for index in range(num_buckets)]

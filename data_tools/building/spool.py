@@ -54,7 +54,7 @@ class Spool:
             self.num_sentences += len(sentences.lengths)
 
     def read(self, batch_words: int) -> Iterator[Sentences]:
-        """Yield the records, joined to batches of at least `batch_words` (except the last)."""
+        """Yield the records, joined into batches of at least `batch_words` (except the last)."""
         self._file.close()
         yield from read_batches(self.path, batch_words)
 
@@ -62,14 +62,14 @@ class Spool:
 def write_record(file: BinaryIO, sentences: Sentences) -> None:
     """Append one record to `file`."""
     header = np.array([len(array) for array in sentences], dtype=np.int64)
-    # Not ndarray.tofile, which hides the reason of a failed write (such as a full disk).
+    # ndarray.tofile would hide the reason for a failed write (such as a full disk).
     file.write(header.tobytes())
     for array in sentences:
         file.write(array.tobytes())
 
 
 def read_batches(path: Path, batch_words: int) -> Iterator[Sentences]:
-    """Yield the records of the file at `path`, joined to batches of at least `batch_words`."""
+    """Yield the records of the file at `path`, joined into batches of at least `batch_words`."""
     batch: list[Sentences] = []
     num_words = 0
     with open(path, "rb") as file:

@@ -1,9 +1,9 @@
 """Apply a function to many items in several processes, with results in the order of the items.
 
 Each worker has its own pipe. In the pool of `concurrent.futures` all workers write to one pipe: a
-worker that is killed while it sends a result leaves a part of it there, and the parent waits
-forever for the rest (this has happened). Here the death of a worker closes its pipe, and the
-parent notices immediately.
+worker that is killed while it sends a result leaves a partial result there, and the parent waits
+for the rest forever (this has been observed). Here the death of a worker closes its pipe, which the
+parent detects immediately.
 
 At most two items per worker are in progress, so memory does not grow with the number of items.
 """
@@ -34,7 +34,7 @@ class _Worker(Generic[Item, Result]):
     """A process, and the pipe to it."""
 
     def __init__(self, make: Callable[..., Callable[[Item], Result]], options: Any) -> None:
-        # Not forked, which would copy the memory of this process and the locks of its threads.
+        # A forked process would copy the memory of this process and the locks of its threads.
         context = multiprocessing.get_context("spawn")
         self._pipe, worker_end = context.Pipe()
         self._process: BaseProcess = context.Process(
@@ -71,7 +71,7 @@ def ordered_map(
     items: Iterable[Item],
     num_workers: int,
 ) -> Iterator[Result]:
-    """Yield the results of `make(options)`, called in each process, for `items`, in order."""
+    """Yield the results for `items` in order; each process gets its function by `make(options)`."""
     workers: list[_Worker[Item, Result]] = []
     in_progress: deque[_Worker[Item, Result]] = deque()
     try:

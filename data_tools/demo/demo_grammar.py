@@ -1,6 +1,6 @@
 """The grammar of the demo corpus: four topics, ambiguous words, and long-distance agreement.
 
-A model needs context for it, because
+A model needs context to predict its sentences, because
 - *bank*, *bat*, *light*, *play*, *spring* and others belong to several topics and parts of speech;
 - a verb agrees with its subject across a prepositional phrase or a relative clause that may contain
   a noun of the other number;
@@ -39,7 +39,7 @@ DETERMINERS = {
 
 PREPOSITIONS = _words("near behind beside above with without")
 
-# Words by decreasing probability; many are in more than one list, to be ambiguous.
+# Words by decreasing probability; many are in more than one list, so that they are ambiguous.
 NOUNS = {
     "money": _words(
         """bank bond note share market trader interest loan fund price order broker stock
@@ -92,7 +92,7 @@ ADVERBS = {
     "music": _words("softly flat again loudly still together slowly well"),
 }
 
-# Two topics have the same words in opposite order: the group of the first noun sets the topic.
+# Two topics share words in opposite order: the group of the first noun determines the topic.
 FIRST_GROUP = _words("bank match note score key record draft order")
 
 SECOND_GROUP = _words("bat spring light pitch wave current bark ring")
@@ -120,7 +120,7 @@ def demo_grammar(max_words: int | None = None) -> Grammar:
 
 
 class _Shapes:
-    """The shapes of the sentences of one topic, each shown by an example."""
+    """The sentence shapes of one topic; the docstring of each shape is an example."""
 
     def __init__(self, topic: str, max_words: int | None) -> None:
         self._nouns = NOUNS[topic][:max_words]
@@ -131,7 +131,7 @@ class _Shapes:
         self._prepositions = PREPOSITIONS[:max_words]
 
     def all(self) -> list[tuple[float, Variants]]:
-        """Return the shapes with their weights, each in all numbers of its two noun phrases."""
+        """Return the shapes with their weights, each with singular and plural noun phrases."""
         shapes = [
             (0.35, self._plain),
             (0.25, self._distant),
@@ -192,7 +192,7 @@ def _in_all_numbers(shape: Callable[[str, str], Slots]) -> Variants:
 
 
 def zipf(words: Words) -> Slot:
-    """Return probabilities proportional to 1 / (rank + 4), which has no very rare words."""
+    """Return probabilities proportional to 1 / (rank + 4), so that no word is very rare."""
     weights = [1 / (rank + 4) for rank in range(1, len(words) + 1)]
     return {word: weight / sum(weights) for word, weight in zip(words, weights, strict=True)}
 

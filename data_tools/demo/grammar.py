@@ -175,7 +175,7 @@ def _steps(
     if "" in b:
         yield "", (i, j + 1, differ)
     if shared := (a.keys() & b.keys()) - {""}:
-        # Any shared word will do, since all lead to the same state.
+        # One shared word is sufficient, since all lead to the same state.
         yield min(shared), (i + 1, j + 1, differ or i != j)
 
 

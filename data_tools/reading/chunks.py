@@ -1,9 +1,9 @@
 """Read input files as chunks of texts: plain lines, JSON Lines, CSV or TSV, each also compressed.
 
-A chunk is about a mebibyte of consecutive texts of one file with their line numbers, so that any
+A chunk is about 1 MiB of consecutive texts of one file with their line numbers, so that any
 worker can process any chunk and still name the file and the line in an error. The reading process
-decompresses, decodes and parses CSV, since a quoted field may span lines; JSON, which is slower to
-parse, is left to the workers.
+decompresses and decodes, and parses CSV, since a quoted field may span lines; JSON, which is slower
+to parse, is parsed by the workers.
 
 Cost: one chunk in memory, regardless of the size of the file.
 """
@@ -28,7 +28,7 @@ _HINT = ", or use --errors replace"
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file to read, its format, and the split of its lines (None: chosen by line)."""
+    """A file to read, its format, and the split of its lines (None: chosen per line)."""
 
     path: Path
     format: Format
@@ -49,7 +49,7 @@ def find_inputs(patterns: Sequence[str], file_format: Format | None, flag: str) 
     """Return the files that match `patterns`, each once: patterns in order, matches sorted."""
     paths: dict[Path, None] = {}
     for pattern in patterns:
-        matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute ones too
+        matches = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - absolute patterns too
         if not matches and Path(pattern).exists():
             matches = [pattern]  # a file name with brackets
         if not matches and not glob.has_magic(pattern):

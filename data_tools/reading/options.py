@@ -1,4 +1,4 @@
-"""The options of the build commands, which check themselves."""
+"""The options of the build commands; each class validates its values."""
 
 from __future__ import annotations
 

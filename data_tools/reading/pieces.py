@@ -1,9 +1,9 @@
 """Train a sentencepiece model on a sample of the training text.
 
 The settings make the encoding lossless: no normalization, no white space is dropped, and byte
-fallback spells a character outside the model by its bytes, so that none is unknown. White space
-other than the plain space is never part of a piece (the vocabulary has one word per line); it is
-spelled by bytes too.
+fallback encodes a character outside the model as its bytes, so that no character is unknown. White
+space other than the plain space is never part of a piece (the vocabulary has one word per line); it
+is also encoded as bytes.
 
 The sample consists of all lines whose seeded hash is below a bound, and the bound is halved
 whenever the sample exceeds its budget, so the sample depends on the set of lines and not on their
@@ -78,7 +78,7 @@ def sample_sentences(
 ) -> list[str]:
     """Return about `sample_bytes` of training sentences, chosen by a seeded hash of their lines."""
     is_heldout = HeldoutChoice(options.heldout_share, options.seed)
-    # Not the seed of the held-out choice, which has already removed the smallest of its hashes.
+    # A different seed: the held-out choice has already removed the smallest hashes of its own.
     choice = HeldoutChoice(1.0, options.seed ^ (1 << 63))
     files = [file for file in options.inputs if file.split != HELDOUT]
     kept: list[tuple[int, str]] = []

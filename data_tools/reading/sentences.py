@@ -32,7 +32,7 @@ _TITLES = _words(
     sep sept oct nov dec"""
 )
 
-# Abbreviations only before a number; otherwise words such as "no."
+# Abbreviations before a number, otherwise ordinary words (such as "no").
 _BEFORE_NUMBERS = _words("no nos p art sec ch para")
 
 # Abbreviations that end a sentence if a common first word follows.
@@ -51,7 +51,7 @@ _FIRST_WORDS = _words(
 
 
 def split_sentences(document: str) -> list[str]:
-    """Return the sentences of `document`, without surrounding white space and empty sentences."""
+    """Return the sentences of `document`, stripped of white space; none is empty."""
     sentences = []
     start = 0
     for match in _BOUNDARY.finditer(document):
@@ -82,7 +82,7 @@ def _is_boundary(document: str, start: int, mark: int, end: int) -> bool:
 
 
 def _is_abbreviation(before: str, following: str) -> bool:
-    """Whether the period after `before` belongs to its last word, given the following word."""
+    """Return whether the period after `before`, given the next word, is part of an abbreviation."""
     if not before or before[-1].isspace():
         return False
     last = before.split()[-1].lstrip(_OPENERS)
@@ -99,7 +99,7 @@ def _is_abbreviation(before: str, following: str) -> bool:
 
 
 def sentence_splitter(lines: str) -> Callable[[str], list[str]]:
-    """Return the function that splits a line into sentences, given the content of lines."""
+    """Return the function that splits a line into sentences; `lines` is the content of a line."""
     return split_sentences if lines == "documents" else _whole_line
 
 

@@ -36,14 +36,14 @@ FORMAT = "bilm-layers"
 
 @dataclass(frozen=True)
 class LayerComparison:
-    """The figures of each choice of layers, by mix: `trainable`, `average`, `layer:2`, ..."""
+    """The results for each choice of layers, by mix: `trainable`, `average`, `layer:2`, ..."""
 
     settings: Settings
     by_mix: Mapping[str, HeadFigures]
 
     def names(self) -> dict[str, str]:
-        """Return the name of each mix in tables and pictures."""
-        top = len(self.by_mix) - 3  # besides the layers there are two mixes of all of them
+        """Return the name of each mix in tables and plots."""
+        top = len(self.by_mix) - 3  # by_mix also contains two mixes of all layers
         names = {"trainable": "all, trained mix", "average": "all, plain average"}
         for layer in range(top + 1):
             names[f"layer:{layer}"] = layer_name(layer) + (" (top)" if layer == top else "")
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_up()
     comparison = compare_layers(settings, arguments.progress)
     write_page(output, FORMAT, layers_page(comparison), settings.overwrite)
-    sys.stdout.write(f"{layers_table(comparison)}\n\npicture: {output / 'layers.png'}\n")
+    sys.stdout.write(f"{layers_table(comparison)}\n\nplot: {output / 'layers.png'}\n")
     return 0
 
 
@@ -98,7 +98,7 @@ def layers_page(comparison: LayerComparison) -> Page:
         },
         paragraphs=[
             "# All layers or one layer",
-            f"Accuracy of a `{settings.head.kind}` head in percent, mean and standard deviation "
+            f"Accuracy in percent of a `{settings.head.kind}` head: mean and standard deviation "
             f"over {settings.train.num_seeds} seeds.",
             layers_table(comparison),
             "![accuracy by choice of layers](layers.png)",

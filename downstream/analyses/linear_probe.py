@@ -60,11 +60,11 @@ class ProbeOptions:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """The scores of the most frequent tag of each word and of the probe of each layer."""
+    """The scores of the probe of each layer, and of predicting each word's most frequent tag."""
 
     options: ProbeOptions
     tags: Sequence[str]
-    num_words: Mapping[str, int]  # of "train" and "test"
+    num_words: Mapping[str, int]  # keys: "train" and "test"
     by_word: Scores
     by_layer: Sequence[Scores]
 
@@ -75,7 +75,7 @@ class ProbeResult:
 
 
 def probe(options: ProbeOptions) -> ProbeResult:
-    """Fit and score a probe per layer, and the most frequent tag of each word."""
+    """Fit and score one probe per layer, and score the most frequent tag of each word."""
     import numpy as np
 
     from bilm.embedding.embedder import Embedder
@@ -111,13 +111,13 @@ def probe(options: ProbeOptions) -> ProbeResult:
 def read_words(path: Path, column: str, max_words: int, seed: int) -> list[TaggedSentence]:
     """Draw whole sentences of a file, with at most `max_words` words in total.
 
-    Treebanks are ordered by source, so the first sentences would all be of one kind.
+    Treebanks are ordered by source, so the first sentences would all come from one source.
     """
     import numpy as np
 
     every = list(read_conllu(path, column))
     if not every:
-        raise CorpusError(f"{path} has no sentences; a CoNLL-U file is expected")
+        raise CorpusError(f"{path} has no sentences; expected a CoNLL-U file")
     drawn: list[int] = []
     count = 0
     for i in np.random.default_rng(seed).permutation(len(every)).tolist():

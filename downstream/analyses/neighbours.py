@@ -1,9 +1,9 @@
 """Compare a word across sentences: `python -m downstream.analyses.neighbours --word play ...`.
 
 For each layer, lists the occurrences of the word whose vectors are nearest by cosine to those of a
-few queries, with their sentences, and draws all occurrences in two dimensions (PCA). Layer 0 has no
-context: there all occurrences of one spelling are equal. With labelled text, the picture is colored
-by label, and the share of neighbours with the label of the query is measured.
+few queries, with their sentences, and plots all occurrences in two dimensions (PCA). Layer 0 has no
+context, so all occurrences with the same spelling have equal vectors. With labelled text, the plot
+is colored by label, and the share of neighbours with the label of the query is measured.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class NeighbourResult:
     occurrences: Sequence[Occurrence]
     vectors: Floats  # (layers, occurrences, dim)
     layers: Sequence[Sequence[QueryNeighbours]]
-    purities: list[float] | None  # the share of neighbours of the same label, by layer
+    purities: list[float] | None  # the share of neighbours with the same label, by layer
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     page = neighbours_page(neighbours(options))
     write_page(options.output, FORMAT, page, options.overwrite)
     sys.stdout.write("\n\n".join(page.paragraphs))
-    sys.stdout.write(f"\n\npicture: {options.output / 'neighbours.png'}\n")
+    sys.stdout.write(f"\n\nplot: {options.output / 'neighbours.png'}\n")
     return 0
 
 
@@ -209,7 +209,7 @@ def neighbours_page(result: NeighbourResult) -> Page:
         chance = sum((n / count) ** 2 for n in labels.values())
         paragraphs.append(
             f"Share of the {NEIGHBOURS_COMPARED} nearest neighbours with the same label: {shares} "
-            f"(by chance about {100 * chance:.1f} %)."
+            f"(about {100 * chance:.1f} % by chance)."
         )
     for layer, queries in enumerate(result.layers):
         paragraphs.append(f"## {layer_name(layer).capitalize()}")
@@ -266,7 +266,7 @@ def plot_occurrences(result: NeighbourResult) -> Any:
         title = layer_name(layer)
         title += f": {100 * variance:.0f} % of the variance" if variance > 0 else ": all equal"
         if result.purities is not None:
-            title += f"\nneighbours of the same label: {100 * result.purities[layer]:.0f} %"
+            title += f"\nneighbours with the same label: {100 * result.purities[layer]:.0f} %"
         axis.set_title(title, fontsize="medium")
         axis.set_xticks([])
         axis.set_yticks([])

@@ -98,7 +98,7 @@ def occurrence_vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) ->
 
 
 def cosines(first: Floats, second: Floats) -> Floats:
-    """Return the cosines of all rows with all rows (rows, rows); 0 where a vector is zero."""
+    """Return the cosine of each pair of rows (rows, rows); 0 where a vector is zero."""
     import numpy as np
 
     def unit(rows: Floats) -> Floats:
@@ -156,7 +156,7 @@ def label_purities(occurrences: Sequence[Occurrence], vectors: Floats) -> list[f
 def principal_plane(vectors: Floats) -> tuple[Floats, float]:
     """Return the vectors on their first two principal components (rows, 2).
 
-    Also returns the share of the variance that the two components have; 0 if all vectors are equal.
+    Also returns the share of the variance that the components explain; 0 if all vectors are equal.
     """
     import numpy as np
     from sklearn.decomposition import PCA

@@ -34,7 +34,7 @@ PENALTIES = (1.0, 0.1, 0.01, 0.001, 0.0001)
 
 @dataclass(frozen=True)
 class PenaltyComparison:
-    """The figures of each penalty, strongest first."""
+    """The results for each penalty, strongest first."""
 
     settings: Settings
     by_penalty: Mapping[float, HeadFigures]
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_up()
     comparison = compare_penalties(settings, arguments.penalties, arguments.progress)
     write_page(output, FORMAT, penalties_page(comparison), settings.overwrite)
-    sys.stdout.write(f"{penalties_table(comparison)}\n\npicture: {output / 'penalty.png'}\n")
+    sys.stdout.write(f"{penalties_table(comparison)}\n\nplot: {output / 'penalty.png'}\n")
     return 0
 
 
@@ -104,8 +104,8 @@ def penalties_page(comparison: PenaltyComparison) -> Page:
         },
         paragraphs=[
             "# Penalty on the mix",
-            f"Accuracy of a `{settings.head.kind}` head with the trainable mix in percent, mean "
-            f"and standard deviation over {settings.train.num_seeds} seeds; the share of each "
+            f"Accuracy in percent of a `{settings.head.kind}` head with the trainable mix: mean "
+            f"and standard deviation over {settings.train.num_seeds} seeds, and the share of each "
             "layer in the mix.",
             penalties_table(comparison),
             "![accuracy and shares by penalty](penalty.png)",

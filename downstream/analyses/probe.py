@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     share_cores()
     result = probe(options)
     write_page(options.output, FORMAT, probe_page(result), options.overwrite)
-    sys.stdout.write(f"{probe_table(result)}\n\npicture: {options.output / 'probe.png'}\n")
+    sys.stdout.write(f"{probe_table(result)}\n\nplot: {options.output / 'probe.png'}\n")
     return 0
 
 
@@ -150,7 +150,7 @@ def _plot_accuracy(axis: Any, result: ProbeResult) -> None:
 
 
 def _plot_recall(axis: Any, result: ProbeResult, tags: Sequence[str]) -> Any:
-    """Draw the recall of each tag by the most frequent tag and by each layer."""
+    """Draw the recall of each tag for the most-frequent-tag baseline and for each layer."""
     import numpy as np
 
     columns = [result.by_word, *result.by_layer]

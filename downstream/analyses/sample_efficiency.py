@@ -1,10 +1,10 @@
-"""Accuracy by training texts: `python -m downstream.analyses.sample_efficiency --model DIR ...`.
+"""Vary the training set size: `python -m downstream.analyses.sample_efficiency --model DIR ...`.
 
 Takes the flags of `python -m downstream.classify`. The head is trained on 1, 3, 10, 30 and 100 % of
-the training texts (and stopped early on the same share of the validation texts). It is compared
+the training texts, with early stopping on the same share of the validation texts. It is compared
 with TF-IDF and logistic regression and, with `--vectors`, with the mean of word vectors. The test
-set is always the same. The seed draws the texts, and a larger share contains the smaller ones.
-With few texts, batches are smaller too, unless `--batch-size` is given.
+set is always the same. The texts are drawn with the seed, and a larger share contains the smaller
+ones. With few texts, batches are smaller too, unless `--batch-size` is given.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ShareFigures:
 
 @dataclass(frozen=True)
 class ShareComparison:
-    """The figures of each share, smallest first."""
+    """The results for each share, smallest first."""
 
     settings: Settings
     num_test_texts: int
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     comparison = compare_shares(settings, arguments.shares, arguments.progress)
     write_page(output, FORMAT, shares_page(comparison), settings.overwrite)
     picture = output / "sample_efficiency.png"
-    sys.stdout.write(f"{shares_table(comparison)}\n\npicture: {picture}\n")
+    sys.stdout.write(f"{shares_table(comparison)}\n\nplot: {picture}\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The settings and figures that the analyses of heads share."""
+"""Settings and results shared by the analyses of heads."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Accuracy:
         return cls(mean, std, list(values))
 
     def cell(self) -> str:
-        """Return mean and standard deviation in percent, for a table."""
+        """Return the mean and standard deviation in percent, for a table."""
         return percent(self.mean, self.std)
 
 
 @dataclass(frozen=True)
 class HeadFigures:
-    """The figures of heads that differ only in their seed."""
+    """The results of heads that differ only in their seed."""
 
     seeds: list[int]
     validation: Accuracy
@@ -51,7 +51,7 @@ def analysis_settings(settings: Settings) -> Settings:
     """Return the settings of an analysis of heads: three seeds unless a number is given.
 
     Raises:
-        ConfigError: fine-tuning is on.
+        ConfigError: if fine-tuning is enabled.
     """
     settings.reject_finetune()
     if "num_seeds" in settings.train.model_fields_set:

@@ -2,7 +2,7 @@
 
 Uses the same files, split and scores as `python -m downstream.classify`, and takes the same flags;
 those of the head and its training apply to the untrained biLM. `--vectors` is the file of word
-vectors that are averaged; `--model` is the biLM whose shape the untrained biLM has.
+vectors that are averaged; the untrained biLM has the shape of `--model`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     comparison = run_baselines(settings, read_task(settings), names, arguments.progress)
     write_page(output, FORMAT, baselines_page(comparison), settings.overwrite)
     table = baselines_table(comparison.baselines)
-    sys.stdout.write(f"{table}\n\nfigures: {output / RESULTS_FILE}\n")
+    sys.stdout.write(f"{table}\n\nresults: {output / RESULTS_FILE}\n")
     return 0
 
 
@@ -54,7 +54,7 @@ def _add_which(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_untrained(settings: BaselineSettings) -> None:
-    """Reject, before the first baseline runs, settings with which the last one would fail."""
+    """Reject settings for which the untrained biLM, the last baseline, would fail."""
     settings.without_vectors()
     if not Path(str(settings.model)).exists():
         raise ConfigError(f"--model is {settings.model}, which does not exist")

@@ -22,7 +22,7 @@ NAMES = tuple(TITLES)  # in the order in which they run
 
 @dataclass(frozen=True)
 class Baseline:
-    """The scores of a baseline by split, the choice of the validation split, and the cost."""
+    """The scores of a baseline by split, what was chosen on the validation split, and the cost."""
 
     name: str
     title: str

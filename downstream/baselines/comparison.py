@@ -1,7 +1,7 @@
-"""Running baselines on one task and comparing their scores.
+"""Run baselines on one task and compare their scores.
 
-scikit-learn, gensim and torch are imported when a baseline runs, so that `--help` and mistakes in
-the flags are fast.
+scikit-learn, gensim and torch are imported when a baseline runs, so that `--help` and errors in
+the flags appear immediately.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Comparison:
 def chosen_names(which: str | None, settings: BaselineSettings) -> tuple[str, ...]:
     """Return the baselines to run, in order; reject a name that is unknown or cannot run.
 
-    `which` is the value of `--which`; without one, all baselines run that can.
+    `which` is the value of `--which`; by default, all baselines that can run are returned.
     """
     missing = {}
     if settings.head.vectors is None:
@@ -47,9 +47,9 @@ def chosen_names(which: str | None, settings: BaselineSettings) -> tuple[str, ..
     names = [name.strip() for name in which.split(",")]
     for name in names:
         if name not in NAMES:
-            raise ConfigError(f"--which has {name!r}; it must be one of {', '.join(NAMES)}")
+            raise ConfigError(f"--which contains {name!r}; the baselines are {', '.join(NAMES)}")
         if name in missing:
-            raise ConfigError(f"--which has {name!r}, which needs {missing[name]}")
+            raise ConfigError(f"--which contains {name!r}, which requires {missing[name]}")
     return tuple(name for name in NAMES if name in names)
 
 

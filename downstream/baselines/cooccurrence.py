@@ -34,7 +34,7 @@ def svd_vectors(
     counts = Counter(word for text in texts for word in text)
     words = [word for word, _ in counts.most_common(max_words)]
     pairs = cooccurrences(texts, words, window)
-    # The randomized SVD has at most one component less than there are words.
+    # The randomized SVD has at most as many components as there are words, minus one.
     svd = TruncatedSVD(max(1, min(dim, len(words) - 1)), n_iter=3, random_state=seed)
     left = svd.fit_transform(positive_information(pairs))  # U * S
     scale = np.sqrt(np.maximum(svd.singular_values_, 1e-12))

@@ -123,7 +123,7 @@ def glove_mean(data: Texts, path: str) -> Baseline:
 
 
 def cooccurrence_svd(data: Texts, seed: int) -> Baseline:
-    """Fit logistic regression on the mean of the training texts' co-occurrence vectors."""
+    """Fit logistic regression on the mean of co-occurrence vectors of the training texts."""
 
     def features() -> Features:
         words = data.words()
@@ -169,7 +169,7 @@ def _fit(
     classifier: Callable[[float], Any],
     strengths: Sequence[float],
 ) -> Baseline:
-    """Fit a classifier per strength; keep the best on the validation split, the first of ties."""
+    """Fit a classifier per strength; keep the (first) best one on the validation split."""
     start = time.process_time()
     matrices = features()
     best_accuracy, chosen = -1.0, 0.0

@@ -1,4 +1,4 @@
-"""Texts as the mean of context-free word vectors.
+"""Represent texts by the mean of context-free word vectors.
 
 The vectors come from a file (downstream/features/word_vectors.py), from skip-gram on the training
 texts (gensim), or from their co-occurrences (downstream/baselines/cooccurrence.py).

@@ -1,6 +1,6 @@
 """The head of `downstream.classify` on a biLM of the same shape with random weights.
 
-Its representations go through a temporary memory-mapped file beside the output.
+Its representations are stored in a temporary memory-mapped file next to the output.
 """
 
 from __future__ import annotations

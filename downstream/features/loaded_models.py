@@ -24,7 +24,7 @@ class _FileState(NamedTuple):
 
 
 class _ModelState(NamedTuple):
-    """A model directory and the state of its files; a changed file gives another state."""
+    """A model directory and the state of its files; a changed file gives a different state."""
 
     directory: Path
     files: tuple[_FileState, ...]
@@ -39,7 +39,7 @@ def embedder_at(path: Path | str) -> Embedder:
 
 
 def digest_at(path: Path | str) -> str:
-    """Return the digest of everything that determines the representations of that model."""
+    """Return the digest of everything that determines the representations of the model."""
     return _digest(_state_of(path))
 
 

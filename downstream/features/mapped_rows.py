@@ -14,7 +14,7 @@ import numpy.typing as npt
 from bilm.errors import CheckpointError
 from bilm.files.reading import open_regular
 
-# The system maps neighboring pages too, so several times this may be resident.
+# The system also maps neighboring pages, so several times this amount may be resident.
 _RESIDENT_BYTES = 1 << 27
 
 

@@ -7,7 +7,7 @@ texts and its files; a store that does not match is rejected.
 
 Cost: one pass of the biLM. On disk, per text of n words, 8 x layers x dim bytes for `pooled` and
 2 x n x layers x dim bytes for `words` (0.44 and 5 GB for 71,710 texts of 45 words at 3 layers of
-256). In memory, one window of the embedder while writing, and some hundreds of megabytes of the
+256). In memory, one window of the embedder while writing, and a few hundred megabytes of the
 map while reading.
 """
 
@@ -69,7 +69,7 @@ class Store:
         return self.num_texts
 
     def words_of(self, text: int) -> slice:
-        """Return the places of a text's words among the words of all texts."""
+        """Return the range of a text's words among the words of all texts."""
         return slice(int(self.offsets[text]), int(self.offsets[text + 1]))
 
     def _check(self, num_words: int) -> None:

@@ -1,4 +1,4 @@
-"""Texts to the layers of a frozen biLM, word by word or pooled over the words of each text.
+"""Compute the layers of a frozen biLM for texts, per word or pooled over the words of a text.
 
 The states of the biLM start at zero for each text. The embedder reads the texts in windows, so
 memory does not grow with their number.
@@ -29,7 +29,7 @@ _POOLINGS_OF_HEADS = {"mean": ("mean",), "max": ("max",), "mean_max": ("mean", "
 
 @dataclass(frozen=True)
 class TextReading:
-    """How raw texts become words: whether they are tokenized already, and where they are cut."""
+    """How to read texts: whether they are already tokenized, and their maximum length."""
 
     tokenized: bool = False
     max_words: int = 400
@@ -90,5 +90,5 @@ def pool_words(words: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def poolings_of(head: str) -> list[int]:
-    """Return the places in `POOLINGS` that a head reads; none for a head that reads words."""
+    """Return the indices into `POOLINGS` that a head reads; none for a head that reads words."""
     return [POOLINGS.index(name) for name in _POOLINGS_OF_HEADS.get(head, ())]

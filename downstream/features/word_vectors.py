@@ -1,7 +1,7 @@
-"""Read word vectors in GloVe's text format (a word and its numbers per line), to add to the biLM's.
+"""Read word vectors in GloVe's text format: one word and its numbers per line.
 
-A word is looked up as it is, then in lower case; a word that is missing in both forms gets the mean
-of all vectors of the file, or zeros. A first line of two integers (word2vec's text format) is
+A word is looked up as written, then in lower case; a word that is missing in both forms gets the
+mean of all vectors of the file, or zeros. A first line of two integers (word2vec's text format) is
 skipped.
 
 Cost: the file is read once, line by line; only the vectors of requested words are kept.
@@ -42,7 +42,7 @@ class WordVectors:
 
     @classmethod
     def read(cls, path: Path | str, words: Sequence[str] | None = None) -> WordVectors:
-        """Read a file, plain or compressed; keep only `words` (as they are and in lower case)."""
+        """Read a file, plain or compressed; keep only `words` (as written and in lower case)."""
         wanted = None if words is None else {*words, *(word.lower() for word in words)}
         rows: dict[str, int] = {}
         kept = array("f")  # grows in place, so a large table is in memory only once

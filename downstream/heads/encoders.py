@@ -1,4 +1,4 @@
-"""Heads: from the vectors of a text's words, or from its pooled vectors, to scores of the classes.
+"""Heads, which map the vectors of a text's words, or its pooled vectors, to class scores.
 
 Attribute names are part of the saved format: they are the keys of `head.safetensors`.
 """
@@ -54,7 +54,7 @@ class RecurrentHead(nn.Module):
 
     A second mix, if there is one, is concatenated with the outputs of the encoder before they are
     pooled. Each direction reads the words of a text first and its padding last, where it has no
-    effect: packed sequences took twice as long, most of it spent clearing memory.
+    effect. Packed sequences took twice as long, mostly because of clearing memory.
     """
 
     def __init__(

@@ -12,8 +12,8 @@ class Dropout(nn.Module):
     """Set a share of the numbers to zero in training, and scale up the rest.
 
     It costs half as much as torch's dropout on a CPU, where drawing the mask takes most of a small
-    step. With `per_text`, (texts, words, dim) loses the same numbers in all words of a text: an
-    encoder cannot recover a dropped number from the next word, and the mask is small.
+    step. With `per_text`, the same dimensions of (texts, words, dim) are dropped in all words of a
+    text: an encoder cannot recover a dropped number from the next word, and the mask is small.
     """
 
     def __init__(self, share: float, per_text: bool = False) -> None:
@@ -50,11 +50,11 @@ def masked_mean(words: Tensor, mask: Tensor) -> Tensor:
 
 
 def reversed_places(mask: Tensor) -> Tensor:
-    """Return the places (texts, words) that reverse each text and leave its padding at the end."""
+    """Return the indices (texts, words) that reverse each text and leave its padding at the end."""
     places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
     return torch.where(mask, mask.sum(dim=1, keepdim=True) - 1 - places, places)
 
 
 def take_places(words: Tensor, places: Tensor) -> Tensor:
-    """Return the words (texts, words, dim) at the given places (texts, words) of each text."""
+    """Return the words (texts, words, dim) at the given indices (texts, words) of each text."""
     return words.gather(1, places.unsqueeze(-1).expand(-1, -1, words.shape[-1]))

@@ -115,7 +115,7 @@ class LearnedMix(Mix):
 
 
 def make_mix(kind: MixKind, shape: FeatureShape, settings: MixSettings, seed: int) -> Mix:
-    """Return a new mix of the given kind; the seed draws the weights of a frozen mix."""
+    """Return a new mix of the given kind; the weights of a frozen mix are drawn with the seed."""
     if kind.name == "learned":
         return LearnedMix(shape, settings)
     try:

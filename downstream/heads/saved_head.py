@@ -79,13 +79,13 @@ class Description(Section):
 
     @property
     def reading(self) -> TextReading:
-        """How texts are read."""
+        """The settings for reading texts."""
         return TextReading(self.tokenized, self.max_words)
 
     def check_shape(self, actual: FeatureShape, directory: Path) -> None:
         """Raise CheckpointError unless the biLM and the word vectors have the described shape.
 
-        The check comes before a head is allocated.
+        This is checked before a head is allocated.
         """
         for name in ("num_layers", "dim", "vector_dim"):
             described, value = getattr(self, name), getattr(actual, name)
@@ -128,7 +128,7 @@ def load_model(description: Description, directory: Path) -> TextModel:
             shapes = make_model(description).state_dict()
     except (RuntimeError, OverflowError) as e:
         raise CheckpointError(
-            f"{directory / CLASSIFIER_FILE} describes an impossible head: {e}"
+            f"{directory / CLASSIFIER_FILE} describes an invalid head: {e}"
         ) from None
     expected = {key: (tuple(value.shape), value.dtype) for key, value in shapes.items()}
     stored = {key: (tuple(value.shape), value.dtype) for key, value in tensors.items()}

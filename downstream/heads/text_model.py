@@ -1,4 +1,4 @@
-"""From a batch of layers to scores of the classes: mixes, word vectors and a head.
+"""The model from a batch of layers to class scores: mixes, word vectors and a head.
 
 The input of a word is `[x; ELMo]`: its own vector, if word vectors are given, and the mix. Pooled
 heads mix the pooled layers. For the mean this is exactly the mean of the mix; for the maximum it is

@@ -1,4 +1,4 @@
-"""The parts of a page of figures: tables, percentages, pictures, and the directory they go to."""
+"""The parts of a results page: tables, percentages, plots, and the output directory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def percent(mean: float, std: float | None = None) -> str:
 
 
 def layer_name(layer: int) -> str:
-    """Return the name of a layer in pages and pictures."""
+    """Return the name of a layer in pages and plots."""
     return "layer 0 (words alone)" if layer == 0 else f"layer {layer}"
 
 
@@ -61,7 +61,7 @@ def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[An
 
 
 def save_figure(figure: Any, path: Path) -> None:
-    """Write a picture; the same figure gives the same bytes."""
+    """Write a plot; the same figure gives the same bytes."""
     figure.savefig(path, dpi=_DPI, metadata={"Software": None})
 
 
@@ -85,7 +85,7 @@ def check_free(output: Path, kind: str, overwrite: bool) -> None:
 
 
 def write_page(output: Path, kind: str, page: Page, overwrite: bool = False) -> None:
-    """Write results.json, report.md and the pictures into `output`, atomically."""
+    """Write results.json, report.md and the plots to `output`, atomically."""
     check_free(output, kind, overwrite)
     with atomic_directory(output, CheckpointError, overwrite) as directory:
         tree = {"format": kind, "version": 1, **page.figures}

@@ -1,4 +1,4 @@
-"""Pictures of a report: confusion matrices, learning curves and layer weights."""
+"""The plots of a report: confusion matrices, learning curves and layer weights."""
 
 from __future__ import annotations
 

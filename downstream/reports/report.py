@@ -1,4 +1,4 @@
-"""The report of `downstream.classify`: figures, a page, pictures, a model card, the classifier."""
+"""The report of `downstream.classify`: results, a page, plots, a model card and the classifier."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _results_tree(
 
 
 def _summary(outcomes: list[Outcome]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the mean and standard deviation over seeds, by split and figure."""
+    """Return the mean and standard deviation over seeds, by split and score."""
     summary: dict[str, dict[str, dict[str, float]]] = {}
     for split in SPLITS:
         summary[split] = {}
@@ -109,7 +109,7 @@ def _mean_shares(outcomes: Sequence[Outcome]) -> dict[str, list[float]]:
 
 
 def _labelled_shares(results: Results) -> dict[str, list[float]]:
-    """Return the mean shares of all mixes; a mix that enters at the output is labelled so."""
+    """Return the mean shares of all mixes; a mix at the output is labelled "(output)"."""
     return {
         mix if place == "input" else f"{mix} ({place})": shares
         for mix, outcomes in results.by_mix().items()
@@ -129,8 +129,8 @@ def _page(
         f"{len(task.classes)} classes; {sizes} texts. Head `{settings.head.kind}`, "
         f"{settings.train.num_seeds} seed(s) per mix{vectors}.",
         "## Comparison of mixes",
-        "Accuracy and macro F1 in percent, mean and standard deviation over seeds; the share of "
-        "each layer, token encoder first; and gamma. For `learned`, the share of a layer is its "
+        "Accuracy and macro F1 in percent (mean and standard deviation over seeds), the share of "
+        "each layer (token encoder first), and gamma. For `learned`, the share of a layer is its "
         "share of the squared norm of the first weight matrix.",
         summary_table(results),
     ]
@@ -185,7 +185,7 @@ def _card(results: Results, settings: Settings, best: Outcome) -> str:
         "They are found by path and verified by digest; the digest of the biLM starts with "
         f"`{description.bilm.digest[:12]}`.",
         f"**Limits.** Every text gets one of the {len(task.classes)} classes, including a text "
-        "that belongs to none of them. Probabilities are not calibrated. Texts are cut to "
+        "that belongs to none of them. Probabilities are not calibrated. Texts are truncated to "
         f"{description.max_words} words. Biases of the training texts are reproduced.",
     ]
     return "\n\n".join(parts) + "\n"

@@ -217,7 +217,7 @@ class HeadTraining(Section):
 
 
 class BaselineSettings(Section):
-    """The settings of `downstream.baselines`: an experiment that can do without a biLM."""
+    """The settings of `downstream.baselines`: an experiment in which a biLM is optional."""
 
     model: Name | None = Field(None, description="a run, a model directory, or published files")
     output: Name = Field(description="directory of the report; it must not exist")

@@ -17,7 +17,7 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class Split:
-    """The texts of a split, by the name of their file and their places in it, and their labels."""
+    """A split: the name of its file, the indices of its texts in that file, and their labels."""
 
     file: str
     places: Ids
@@ -80,11 +80,11 @@ def read_task(settings: BaselineSettings) -> Task:
 
 
 def class_names(data: LabelledTexts) -> tuple[str, ...]:
-    """Return the distinct labels, sorted as numbers if all are numbers; there must be two."""
+    """Return the distinct labels, sorted as numbers if all are numbers; reject fewer than two."""
     names = set(data.labels)
     if len(names) < 2:
         raise CorpusError(
-            f"{data.source} has one class only ({data.labels[0]!r}); at least two are needed. "
+            f"{data.source} has only one class ({data.labels[0]!r}); at least two are needed. "
             "Check the label column"
         )
     if all(name.isascii() and name.isdecimal() for name in names):
@@ -93,7 +93,7 @@ def class_names(data: LabelledTexts) -> tuple[str, ...]:
 
 
 def label_ids(data: LabelledTexts, classes: Sequence[str]) -> Ids:
-    """Return each label as its place in `classes`; raise CorpusError for an unknown label."""
+    """Return each label as its index in `classes`; raise CorpusError for an unknown label."""
     places = {name: i for i, name in enumerate(classes)}
     unknown = Counter(label for label in data.labels if label not in places)
     if unknown:
@@ -121,5 +121,5 @@ def split_validation(labels: Ids, share: float, seed: int) -> tuple[Ids, Ids]:
         chosen.append(rng.permutation(members)[:count])
     validation = np.sort(np.concatenate(chosen))
     if not len(validation):
-        raise CorpusError("every class has one text only, so there are none for validation")
+        raise CorpusError("every class has only one text, so none can be used for validation")
     return np.setdiff1d(np.arange(len(labels)), validation), validation

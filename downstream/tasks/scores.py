@@ -44,7 +44,7 @@ class Scores:
 
 
 def score(truth: Ids, predicted: Ids, classes: Sequence[str]) -> Scores:
-    """Compare predicted label ids (places in `classes`) with the true ones, by scikit-learn."""
+    """Compare predicted label ids (indices into `classes`) with the true ones."""
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
     if len(truth) != len(predicted) or not len(truth):

@@ -55,7 +55,7 @@ def check_at_least(name: str, value: object, least: int) -> None:
 
 
 def with_python_numbers(value: Any) -> Any:
-    """Convert numpy numbers in dicts and lists, which a search over an array passes."""
+    """Convert NumPy numbers, which a parameter search may pass, to Python numbers."""
     if isinstance(value, dict):
         return {key: with_python_numbers(item) for key, item in value.items()}
     if isinstance(value, list):

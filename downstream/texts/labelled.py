@@ -89,8 +89,8 @@ def read_labelled(
         text_columns: names or numbers of columns, which are joined by a space; empty cells are
             skipped.
         file_format: the format, if it does not follow from the extension.
-        header: whether the first row of a .csv or .tsv file is a header; by default it is if any
-            column is given by name.
+        header: whether the first row of a .csv or .tsv file is a header (default: if any column is
+            given by name).
     """
     path = Path(path)
     columns = _Columns(tuple(text_columns), label_column)

@@ -46,7 +46,7 @@ class Outcome:
 
     @property
     def merit(self) -> tuple[float, float]:
-        """The validation accuracy, and the negative validation loss for ties."""
+        """The validation accuracy, and the negative validation loss to break ties."""
         loss = self.history.validation_loss[self.history.best_epoch - 1]
         return self.scores["validation"].accuracy, -loss
 
@@ -112,7 +112,7 @@ class _Features:
 def run(settings: Settings, task: Task, model_path: Path, progress: bool | None = None) -> Results:
     """Train and score a head for every mix and seed, on the biLM at `model_path`.
 
-    `progress` shows bars: True always, None only on a terminal.
+    Progress bars are shown if `progress` is True, or if it is None and stderr is a terminal.
     """
     results = Results(task)
     start = time.monotonic()
@@ -121,7 +121,7 @@ def run(settings: Settings, task: Task, model_path: Path, progress: bool | None 
     features = _with_vectors(settings, bilm, stores, results)
     examples = _examples(settings, task, features)
     descriptions = list(_descriptions(settings, task, features))
-    for description in descriptions:  # report an impossible mix before any head is trained
+    for description in descriptions:  # report an invalid mix before any head is trained
         with torch.device("meta"):
             make_model(description)
     for description in descriptions:

@@ -6,7 +6,7 @@ and `bilm.commands.evaluate` measures the perplexity on held-out texts before an
 and test texts are not read.
 
 Cost: one training run over the texts. The result is kept in the cache directory under the digests
-of model, texts and settings, and used again; an interrupted run resumes.
+of model, texts and settings, and reused; an interrupted run resumes.
 """
 
 from __future__ import annotations

@@ -33,5 +33,5 @@ def test_rejects_flags(tmp_path: Path, flags: list[str], message: str) -> None:
 
 def test_rejects_holding_out_every_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a b c\n")
-    message = "takes all files of --input"
+    message = "contains all files of --input"
     reject(tmp_path, "a.txt", "--heldout", tmp_path / "a.txt", message=message)

@@ -20,7 +20,7 @@ from experiments.prepare_texts import NEEDED, check_data, clean, prepare
         ("  spaces\tand\nlines ", "spaces and lines"),
     ],
 )
-def test_removes_remains_of_html(raw: str, cleaned: str) -> None:
+def test_removes_html_remnants(raw: str, cleaned: str) -> None:
     assert clean(raw) == cleaned
 
 

@@ -106,7 +106,7 @@ def test_given_model_with_vocabulary_and_shards(text: Path, tmp_path: Path) -> N
     flags = ["--input", str(text), "--tokenizer", "sentencepiece", "--workers", "1"]
     build_vocab.main([*flags, "--pieces", "400", "--output", str(tmp_path / "vocab.txt")])
     shards = ["--vocab", str(tmp_path / "vocab.txt"), "--output", str(tmp_path / "c")]
-    with pytest.raises(BilmError, match="requires the --sentencepiece-model"):
+    with pytest.raises(BilmError, match="requires --sentencepiece-model"):
         build_shards.main([*flags, *shards])
     model = tmp_path / "vocab.model"
     build_shards.main([*flags, *shards, "--sentencepiece-model", str(model)])

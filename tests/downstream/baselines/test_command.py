@@ -80,9 +80,9 @@ def test_runs_without_model_and_vectors(place: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--which", "bert"], "--which has 'bert'"),
-        (["--which", "glove"], "needs --vectors FILE"),
-        (["--which", "untrained"], "needs --model DIR"),
+        (["--which", "bert"], "--which contains 'bert'"),
+        (["--which", "glove"], "requires --vectors FILE"),
+        (["--which", "untrained"], "requires --model DIR"),
         (["--which", "tfidf", "--text-columns", "body"], "no column 'body'"),
         (["--model", "nowhere"], "--model is nowhere, which does not exist"),
         (
@@ -109,7 +109,7 @@ def test_mistake_exits_with_2_and_no_traceback(place: Path) -> None:
         [*command, *flags(place, "x", "--which", "bert")], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("error: --which has")
+    assert done.stderr.startswith("error: --which contains")
 
 
 def test_help_imports_no_large_library() -> None:

@@ -49,9 +49,9 @@ def test_chosen_names_have_a_fixed_order() -> None:
 @pytest.mark.parametrize(
     ("which", "message"),
     [
-        ("bert", "--which has 'bert'; it must be one of majority, tfidf"),
-        ("glove", "needs --vectors FILE"),
-        ("tfidf,untrained", "needs --model DIR"),
+        ("bert", "--which contains 'bert'; the baselines are majority, tfidf"),
+        ("glove", "requires --vectors FILE"),
+        ("tfidf,untrained", "requires --model DIR"),
     ],
 )
 def test_rejects_names_that_cannot_run(which: str, message: str) -> None:

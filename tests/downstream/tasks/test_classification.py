@@ -11,7 +11,7 @@ from downstream.texts.labelled import LabelledTexts
 def test_sorts_classes_as_numbers_or_words() -> None:
     assert class_names(LabelledTexts(("a",) * 3, ("10", "9", "2"))) == ("2", "9", "10")
     assert class_names(LabelledTexts(("a",) * 3, ("b", "10", "a"))) == ("10", "a", "b")
-    with pytest.raises(CorpusError, match="one class only"):
+    with pytest.raises(CorpusError, match="only one class"):
         class_names(LabelledTexts(("a", "b"), ("1", "1")))
 
 
@@ -33,5 +33,5 @@ def test_split_keeps_the_class_shares() -> None:
     assert (split_validation(labels, 0.1, seed=4)[1] != validation).any()
     with pytest.raises(ConfigError, match="share"):
         split_validation(labels, 1.0, 0)
-    with pytest.raises(CorpusError, match="every class has one text only"):
+    with pytest.raises(CorpusError, match="every class has only one text"):
         split_validation(np.array([0, 1]), 0.5, 0)
