@@ -3,9 +3,9 @@
 Runs the published encoder (2,048 filters, two highway layers, 512 dimensions) on one step of 128
 rows x 20 words of both directions, forward + backward. Compares ours (look-up, once per distinct
 word); convolutions, once per distinct word; and convolutions on every token of both directions, the
-usual implementation. The text is generated with the word lengths and frequencies of
-English, or read from `--text FILE` (raw lines). Prints one JSON line per figure, with the
-differences from float64.
+usual implementation. The text is generated with the word lengths and frequencies of English, or
+read from `--text FILE` (raw lines). Prints one JSON line per figure, with the differences from
+float64.
 """
 
 from __future__ import annotations

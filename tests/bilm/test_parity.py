@@ -37,14 +37,14 @@ def parity(
 
 
 @pytest.mark.parametrize("name", [TRACE, EMBEDDINGS, SOFTMAX])
-def test_golden_figures(name: str) -> None:
+def test_matches_golden_values(name: str) -> None:
     differences = compare(GOLDEN / name)
     assert differences
     assert max(differences.values()) <= TOLERANCE, differences
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_command(native: bool) -> None:
+def test_command_passes_and_lists_values(native: bool) -> None:
     done = parity(*(GOLDEN / name for name in (TRACE, EMBEDDINGS, SOFTMAX)), native=native)
     assert done.returncode == 0, done.stdout
     for figure in ("loss", "gradient norm before the clip", "final weights", "final states"):
@@ -185,7 +185,7 @@ def test_fails_for_a_wrong_model(name: str, tmp_path: Path) -> None:
         assert f"{golden}: FAILED" in done.stdout
 
 
-def test_rejects_other_files(tmp_path: Path) -> None:
+def test_rejects_files_without_golden_values(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", x=np.zeros(3))
     with pytest.raises(CheckpointError, match="contains neither"):
         compare(tmp_path / "other.npz")

@@ -35,7 +35,7 @@ def test_prints_a_summary(tmp_path: Path) -> None:
     assert str(tmp_path) not in (tmp_path / "c/corpus.json").read_text()
 
 
-def test_user_error_has_no_traceback_and_exit_code_2(tmp_path: Path) -> None:
+def test_user_error_exits_with_2_without_traceback(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"ok\n\xff\n")
     for module in ("build_corpus", "build_vocab"):
         result = run(

@@ -12,7 +12,7 @@ from tests.data_tools.corpus_building import write_lines
 from tests.data_tools.corpus_reading import digests
 
 
-def test_vocabulary_and_shards_equal_a_corpus_built_at_once(tmp_path: Path) -> None:
+def test_two_step_build_equals_one_step_build(tmp_path: Path) -> None:
     flags = ["--input", str(write_lines(tmp_path / "text.txt")), "--tokenizer", "whitespace"]
     flags += ["--heldout", "0.1", "--workers", "1"]
     cut = ["--max-vocab", "60", "--min-count", "2"]
@@ -73,7 +73,7 @@ def test_rejects_an_unsorted_vocabulary(tmp_path: Path, order: str) -> None:
         (None, r"cannot read the vocabulary"),
     ],
 )
-def test_rejects_bad_vocabularies(tmp_path: Path, content: str | None, message: str) -> None:
+def test_rejects_invalid_vocabularies(tmp_path: Path, content: str | None, message: str) -> None:
     (tmp_path / "a.txt").write_text("a b c\nd e f\n")
     if content is not None:
         (tmp_path / "v.txt").write_text(content)

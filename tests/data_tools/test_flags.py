@@ -26,7 +26,7 @@ from tests.data_tools.corpus_building import reject
         (["--sentencepiece-model", "m"], r"requires --tokenizer sentencepiece"),
     ],
 )
-def test_rejects_flags(tmp_path: Path, flags: list[str], message: str) -> None:
+def test_rejects_invalid_flags(tmp_path: Path, flags: list[str], message: str) -> None:
     (tmp_path / "a.txt").write_text("a b c\nd e f\n")
     reject(tmp_path, "a.txt", *flags, message=message)
 

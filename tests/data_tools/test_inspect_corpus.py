@@ -52,7 +52,7 @@ def test_tail_does_not_repeat_the_head(corpus: Path, capsys: pytest.CaptureFixtu
     assert report["tail"] == [["w1", 4950]]
 
 
-def test_prints_text(corpus: Path) -> None:
+def test_prints_summary_as_text(corpus: Path) -> None:
     result = run("inspect_corpus", corpus, "--verify")
     assert result.returncode == 0, result.stderr
     assert "verified" in result.stderr

@@ -82,7 +82,7 @@ def test_predict_writes_both_formats(place: Path) -> None:
         predict([*common, "--output", str(place / "out.csv"), "--text-columns", "body"])
 
 
-def test_model_that_moved_or_changed(place: Path, tmp_path: Path) -> None:
+def test_finds_moved_model_and_rejects_changed_model(place: Path, tmp_path: Path) -> None:
     report = tmp_path / "report"
     shutil.copytree(place / "report", report)
     tree = json.loads((report / "classifier.json").read_text("utf-8"))
@@ -139,7 +139,7 @@ def test_public_names_resolve() -> None:
         ({"vectors": {"path": "/dev/zero", "digest": ""}}, "/dev/zero: it is not a regular file"),
     ],
 )
-def test_rejects_wrong_description(
+def test_rejects_invalid_description(
     place: Path, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     report = tmp_path / "report"

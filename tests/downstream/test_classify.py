@@ -125,13 +125,13 @@ def test_same_settings_give_the_same_results(place: Path) -> None:
         (["--train", "nowhere.csv"], "cannot read nowhere.csv: No such file"),
     ],
 )
-def test_rejects_wrong_settings(place: Path, more: list[str], message: str) -> None:
+def test_rejects_invalid_settings(place: Path, more: list[str], message: str) -> None:
     with pytest.raises(BilmError, match=message):
         main([*flags(place, "mistake"), *more])
     assert not (place / "mistake").exists()
 
 
-def test_rejects_wrong_texts(place: Path) -> None:
+def test_rejects_invalid_texts(place: Path) -> None:
     odd = write_csv(place / "odd.csv", [("up", "a b"), ("sideways", "c")])
     with pytest.raises(BilmError, match=r"odd.csv has labels .* 'sideways'"):
         main([*flags(place, "mistake"), "--test", str(odd)])
@@ -143,7 +143,7 @@ def test_rejects_wrong_texts(place: Path) -> None:
         main([*flags(place, "mistake"), "--test", str(empty)])
 
 
-def test_existing_directory_is_kept(place: Path) -> None:
+def test_keeps_existing_directory(place: Path) -> None:
     (place / "mine").mkdir()
     (place / "mine" / "notes.txt").write_text("keep", "utf-8")
     with pytest.raises(CheckpointError, match="already exists"):
@@ -153,7 +153,7 @@ def test_existing_directory_is_kept(place: Path) -> None:
     assert (place / "mine" / "notes.txt").read_text("utf-8") == "keep"
 
 
-def test_cache_of_another_model_exits_with_2(place: Path, tmp_path: Path) -> None:
+def test_rejects_cache_of_another_model(place: Path, tmp_path: Path) -> None:
     main(flags(place, "cached", "--cache", str(tmp_path), "--epochs", "1"))
     (store, *_) = [path for path in tmp_path.iterdir() if path.name.startswith("pooled")]
     tree = json.loads((store / "store.json").read_text("utf-8"))

@@ -97,7 +97,7 @@ EXPECTED_FAILED_CHECKS = {
     expected_failed_checks=lambda _: EXPECTED_FAILED_CHECKS,
     xfail_strict=True,
 )
-def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
+def test_passes_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 

@@ -46,7 +46,7 @@ def test_vectors_are_a_mix_of_pooled_layers(vectorizer: BiLmVectorizer, pooling:
 @pytest.mark.parametrize(
     ("mix", "chosen"), [("top", [2]), ("layer:0", [0]), ("layer:1", [1]), ("all", [0, 1, 2])]
 )
-def test_layers_are_chosen(vectorizer: BiLmVectorizer, mix: Any, chosen: list[int]) -> None:
+def test_mix_selects_layers(vectorizer: BiLmVectorizer, mix: Any, chosen: list[int]) -> None:
     got = vectorizer.set_params(mix=mix).fit_transform(TEXTS)[1]
     expected = _layers(TEXTS[1]).mean(axis=1)[chosen].ravel()
     np.testing.assert_allclose(got, expected, atol=1e-5)
@@ -81,7 +81,7 @@ def test_empty_texts_are_zeros_and_long_texts_are_truncated(vectorizer: BiLmVect
         ([], "0 sample"),
     ],
 )
-def test_rejects_wrong_texts(vectorizer: BiLmVectorizer, texts: Any, message: str) -> None:
+def test_rejects_invalid_texts(vectorizer: BiLmVectorizer, texts: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         vectorizer.fit(texts)
     with pytest.raises(ValueError, match=message):
@@ -101,7 +101,7 @@ def test_rejects_wrong_texts(vectorizer: BiLmVectorizer, texts: Any, message: st
         ("tokenizer", None, "has no tokenizer, so it cannot read raw text; set tokenizer to"),
     ],
 )
-def test_fit_rejects_wrong_parameters(
+def test_fit_rejects_invalid_parameters(
     vectorizer: BiLmVectorizer, parameter: str, value: Any, message: str
 ) -> None:
     vectorizer.set_params(**{parameter: value})
@@ -136,7 +136,7 @@ def test_rejects_changed_best_model_of_a_run(tmp_path: Path) -> None:
         fitted.predict(texts)
 
 
-def test_works_in_a_pipeline_with_a_search() -> None:
+def test_supports_pipeline_and_grid_search() -> None:
     texts, labels = colored_texts(60)
     pipeline = make_pipeline(
         BiLmVectorizer(MODEL, tokenizer="whitespace"), LogisticRegression(C=1e4, max_iter=500)
@@ -213,13 +213,13 @@ def test_seed_determines_the_result(classifier: BiLmClassifier) -> None:
     assert torch.equal(torch.random.get_rng_state(), before)  # the caller's state is unchanged
 
 
-def test_copy_predicts_the_same(classifier: BiLmClassifier) -> None:
+def test_copy_gives_same_predictions(classifier: BiLmClassifier) -> None:
     texts, labels = colored_texts(40)
     copied = copy.deepcopy(classifier.fit(texts, labels))
     np.testing.assert_array_equal(copied.predict_proba(texts), classifier.predict_proba(texts))
 
 
-def test_one_text_per_class_is_enough(classifier: BiLmClassifier) -> None:
+def test_accepts_one_text_per_class(classifier: BiLmClassifier) -> None:
     texts, labels = colored_texts(2)
     classifier.set_params(dropout=0.0, epochs=80, patience=80).fit(texts, labels)
     assert classifier.score(texts, labels) == 1.0
@@ -236,14 +236,14 @@ def test_one_text_per_class_is_enough(classifier: BiLmClassifier) -> None:
         ("mix", "layer:7", "the model has 3 layers"),
     ],
 )
-def test_fit_rejects_wrong_head_parameters(
+def test_fit_rejects_invalid_head_parameters(
     classifier: BiLmClassifier, parameter: str, value: Any, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         classifier.set_params(**{parameter: value}).fit(*colored_texts(10))
 
 
-def test_search_over_classifier_parameters(classifier: BiLmClassifier) -> None:
+def test_supports_search_over_classifier_parameters(classifier: BiLmClassifier) -> None:
     texts, labels = colored_texts(48)
     mixes = {"mix": ["top", "layer:0"], "pooling": ["mean"], "hidden_dim": np.array([0])}
     search = GridSearchCV(classifier, mixes, cv=2)

@@ -103,7 +103,7 @@ def test_run_starts_from_published_files_without_softmax(
         (["convert.py", "from-published", "{tmp}/o", "{tmp}/w", "{tmp}/m"], "No such file"),
     ],
 )
-def test_commands_reject_bad_arguments(
+def test_commands_reject_invalid_arguments(
     command: list[str], message: str, corpus: Path, sampled: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()

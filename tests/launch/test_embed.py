@@ -59,7 +59,7 @@ def datasets(path: Path) -> dict[str, np.ndarray]:
         return {name: dataset[()] for name, dataset in file.items()}
 
 
-def test_output_has_the_published_form(model: Path, tmp_path: Path) -> None:
+def test_output_has_the_published_format(model: Path, tmp_path: Path) -> None:
     text, output = tmp_path / "text.txt.gz", tmp_path / "out.hdf5"
     text.write_bytes(gzip.compress("\n".join(LINES).encode()))  # no newline at the end
     done = run("--model", model, "--input", text, "--output", output, "--progress")
@@ -75,7 +75,7 @@ def test_output_has_the_published_form(model: Path, tmp_path: Path) -> None:
     assert "already exists" in done.stderr
 
 
-def test_published_files_and_every_option(tmp_path: Path) -> None:
+def test_accepts_published_files_and_every_option(tmp_path: Path) -> None:
     text, output = GOLDEN / "sentences.txt", tmp_path / "out.hdf5"
     options, weights = GOLDEN / "options.json", GOLDEN / "weights.hdf5"
     arguments = ["--options", options, "--weights", weights, "--input", text, "--output", output]
@@ -107,7 +107,9 @@ def test_published_files_and_every_option(tmp_path: Path) -> None:
         (["--input", "/nowhere.txt"], "/nowhere.txt does not exist"),
     ],
 )
-def test_rejects_bad_calls(model: Path, tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_rejects_invalid_arguments(
+    model: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
     text, output = tmp_path / "text.txt", tmp_path / "out.hdf5"
     text.write_text("a line\n")
     places = ("--model", model, "--input", text, "--output", output)
@@ -190,7 +192,7 @@ def test_does_not_resume_with_changed_text(model: Path, tmp_path: Path) -> None:
     assert len(datasets(output)) == 300
 
 
-def test_disk_full_while_joining_parts(model: Path, tmp_path: Path) -> None:
+def test_resumes_after_full_disk_while_joining_parts(model: Path, tmp_path: Path) -> None:
     text, output = tmp_path / "text.txt", tmp_path / "out.hdf5"
     text.write_text("one\n" * 3000)
     places = ("--model", model, "--input", text, "--output", output, "--pool", "mean")

@@ -149,7 +149,7 @@ def test_restarts_after_kill_before_first_checkpoint(corpus: Path, tmp_path: Pat
     assert_same_run(whole, broken, 3)
 
 
-def test_ctrl_c_saves(corpus: Path, tmp_path: Path) -> None:
+def test_ctrl_c_saves_checkpoint(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     process = start(corpus, output, LONG, *NO_CHECKPOINTS, ranks=2)
     wait_for_step(output, 3)
@@ -162,7 +162,7 @@ def test_ctrl_c_saves(corpus: Path, tmp_path: Path) -> None:
     assert events(output, "checkpoint")[-1]["step"] == last
 
 
-def test_patience_is_resumed(corpus: Path, tmp_path: Path) -> None:
+def test_resumes_patience(corpus: Path, tmp_path: Path) -> None:
     """The learning rate is so high that an early evaluation stays the best."""
     diverging = ("train.optimizer.learning_rate=20", "train.evaluation.every_steps=2")
     output = tmp_path / "run"

@@ -15,7 +15,7 @@ BIG = ROOT / "configs" / "big.json"
 COUNTS = {"token encoder": 18_037_840, "LSTMs": 75_563_008, "softmax": 407_050_623}
 
 
-def test_plan_of_small_corpus(tmp_path: Path) -> None:
+def test_plans_run_on_small_corpus(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     write_corpus(tmp_path / "corpus", {"train": [["one", "two", "three"]] * 1000})
     config = load_config(BIG, [f"data.corpus={tmp_path / 'corpus'}"])

@@ -67,7 +67,7 @@ def damage_word(corpus: Corpus, block: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
-def test_raises_an_error_at_its_step(
+def test_raises_error_at_the_failing_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     monkeypatch.setattr(row_layouts, "_CHUNK_PREDICTIONS", 1)  # one step at a time
@@ -111,7 +111,7 @@ def test_rejects_rows_that_cannot_be_shared(tmp_path: Path) -> None:
         BatchStream(corpus, "train", batch, RankShare(world=4))
 
 
-def test_rejects_bad_calls(tmp_path: Path) -> None:
+def test_rejects_invalid_arguments(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", {"train": numbered([5]), "heldout": []})
     batch = GlobalBatch(4, 3)
     stream = BatchStream(corpus, "train", batch)

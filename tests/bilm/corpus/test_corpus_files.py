@@ -23,7 +23,7 @@ def is_rejected(path: Path) -> bool:
 
 @pytest.mark.parametrize("kind", ["shards", "others"])
 @pytest.mark.parametrize("damage", ["flip", "truncate"])
-def test_detects_all_damage(corpus: Corpus, kind: str, damage: str) -> None:
+def test_detects_flipped_bits_and_truncation(corpus: Corpus, kind: str, damage: str) -> None:
     """2,000 bit flips and 2,000 truncations of shards, and 500 each of the other files."""
     assert not is_rejected(corpus.path)
     names = sorted(
@@ -109,7 +109,7 @@ def test_check_rejects_any_changed_file(
         corpus.files.check_unchanged()
 
 
-def test_block_looks_only_at_its_shard(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_block_checks_only_its_shard(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     original = corpus_files.stamp
     looked_at = []
 

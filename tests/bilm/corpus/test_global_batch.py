@@ -18,7 +18,7 @@ from bilm.errors import ConfigError
         ({"layout": "dealed"}, "layout is 'dealed'; it must be one of cut, dealt"),
     ],
 )
-def test_rejects_bad_batches(arguments: dict[str, Any], message: str) -> None:
+def test_rejects_invalid_batches(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         GlobalBatch(**({"rows": 4, "unroll": 3} | arguments))
 
@@ -32,7 +32,7 @@ def test_rejects_bad_batches(arguments: dict[str, Any], message: str) -> None:
         ({"accumulation": 0}, "accumulation is 0; it must be at least 1"),
     ],
 )
-def test_rejects_bad_shares(arguments: dict[str, int], message: str) -> None:
+def test_rejects_invalid_shares(arguments: dict[str, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         RankShare(**arguments)
 

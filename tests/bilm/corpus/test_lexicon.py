@@ -42,7 +42,7 @@ def test_spells_words_with_and_without_the_table(
         assert [corpus.lexicon.word(i) for i in range(len(types))] == types
 
 
-def test_rejects_other_word_ids(corpus: Corpus) -> None:
+def test_rejects_word_ids_out_of_range(corpus: Corpus) -> None:
     size = len(corpus.lexicon)
     for bad in (-1, size):
         with pytest.raises(IndexError, match=f"word id {bad} is not in 0..{size - 1}"):
@@ -84,7 +84,7 @@ def test_rejects_forged_files(corpus: Corpus, name: str, data: bytes, message: s
         forge(corpus, name, data).verify()
 
 
-def test_names_words_that_are_not_utf8(corpus: Corpus) -> None:
+def test_error_names_word_that_is_not_utf8(corpus: Corpus) -> None:
     data = (corpus.path / "lexicon.bin").read_bytes()
     forged = forge(corpus, "lexicon.bin", data[:-1] + b"\xff")
     with pytest.raises(CorpusError, match=r"word 10 of .*lexicon\.bin is not UTF-8"):

@@ -30,7 +30,7 @@ def test_fingerprint_depends_on_the_content_only(corpus: Corpus, tmp_path: Path)
     assert other.fingerprint != corpus.fingerprint
 
 
-def test_blocks_as_a_table(corpus: Corpus) -> None:
+def test_table_equals_blocks(corpus: Corpus) -> None:
     shard = read_manifest(corpus.path / "corpus.json").splits["train"].shards[1]
     assert [list(block) for block in shard.table.tolist()] == shard.blocks
     assert shard.table["words"].tolist() == [3, 5]
@@ -83,7 +83,7 @@ def test_blocks_as_a_table(corpus: Corpus) -> None:
         (f"{SHARD}.blocks.0.3", 1 << 52, "more words than fit"),
     ],
 )
-def test_checks_every_field(corpus: Corpus, place: str, value: Any, message: str) -> None:
+def test_rejects_invalid_fields(corpus: Corpus, place: str, value: Any, message: str) -> None:
     content = json.loads((corpus.path / "corpus.json").read_text())
     original = copy.deepcopy(content)
     edit_place(content, place, value)
@@ -144,7 +144,7 @@ def test_unusual_values_raise_only_corpus_errors(corpus: Corpus) -> None:
         ('{"format": "bilm-corpus", "format": "bilm-corpus"}', "duplicated"),
     ],
 )
-def test_rejects_other_json(corpus: Corpus, text: str, message: str) -> None:
+def test_rejects_json_that_is_not_a_manifest(corpus: Corpus, text: str, message: str) -> None:
     (corpus.path / "corpus.json").write_text(text)
     with pytest.raises(CorpusError, match=message):
         Corpus.open(corpus.path)

@@ -24,7 +24,7 @@ def numbered_corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @settings(max_examples=100, deadline=None)
 @given(lengths=st.lists(st.integers(1, 5), max_size=8))
-def test_predictions_in_both_directions(numbered_corpus: Corpus, lengths: list[int]) -> None:
+def test_predicts_in_both_directions(numbered_corpus: Corpus, lengths: list[int]) -> None:
     lexicon = numbered_corpus.lexicon
     ids = np.arange(3, 3 + sum(lengths), dtype=np.int32)
     slots = predictions_of(numbered_corpus, ids, np.array(lengths, dtype=np.int32))
@@ -36,7 +36,7 @@ def test_predictions_in_both_directions(numbered_corpus: Corpus, lengths: list[i
     assert list(zip(*planes, strict=True)) == expected
 
 
-def test_slots_are_cut_as_views() -> None:
+def test_slicing_slots_returns_views() -> None:
     inputs = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
     slots = Slots(inputs, inputs + 100)
     part = slots.rows(1, 3).columns(0, 2)
@@ -47,7 +47,7 @@ def test_slots_are_cut_as_views() -> None:
     assert inputs[0, 1, 0] == -5
 
 
-def test_slots_are_written_into_a_row() -> None:
+def test_writes_slots_into_a_row() -> None:
     slots = Slots(np.zeros((2, 2, 3), np.int32), np.zeros((2, 2, 3), np.int32))
     slots.write(1, 1, Slots(np.full((2, 2), 7, np.int32), np.full((2, 2), 8, np.int32)))
     assert slots.inputs.tolist() == [[[0, 0, 0], [0, 7, 7]]] * 2
@@ -85,7 +85,7 @@ def test_cache_of_decoded_blocks_is_bounded(
     assert stream.slots(0) is not first
 
 
-def test_names_the_place_of_sentences(tmp_path: Path) -> None:
+def test_place_names_shard_block_and_sentences(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", {"train": numbered([3, 3])}, block_words=3, shard_words=3)
     stream = BlockStream(corpus, "train", GlobalBatch(1, 1), verify=False)
     assert str(stream.place(1, 0, 0)) == "train-00001.tar, block 1, sentences 0 to 0"

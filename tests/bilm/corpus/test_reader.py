@@ -19,7 +19,7 @@ from tests.bilm.small_corpus import write_corpus
 from tests.conftest import ROOT
 
 
-def test_reads_what_was_written(corpus: Corpus) -> None:
+def test_reads_written_corpus(corpus: Corpus) -> None:
     corpus.verify()
     assert text_of(corpus, "train") == SENTENCES
     assert text_of(corpus, "heldout") == [["a", "cat"]]
@@ -33,7 +33,7 @@ def test_reads_what_was_written(corpus: Corpus) -> None:
     assert corpus.tokenizer().tokenize("a  b") == ["a", "b"]
 
 
-def test_corpus_without_sentences(tmp_path: Path) -> None:
+def test_reads_corpus_without_sentences(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", {"train": [], "heldout": []})
     corpus.verify()
     assert corpus.splits["train"].shards == []
@@ -65,7 +65,7 @@ def test_documented_snippets_run(corpus: Corpus) -> None:
     assert run(samples) == expected
 
 
-def test_needs_no_torch() -> None:
+def test_does_not_import_torch() -> None:
     code = "import sys, bilm.corpus.batches; print('torch' in sys.modules)"
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True

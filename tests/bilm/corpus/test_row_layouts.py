@@ -183,7 +183,7 @@ def test_dealt_rows_equal_the_reference(case: Case) -> None:
         assert [slots_of(batch, corpus) for batch in read] == [step[own_rows] for step in expected]
 
 
-def test_dealt_steps_are_read_again_after_they_were_dropped(tmp_path: Path) -> None:
+def test_rereads_dealt_steps_that_were_dropped(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c", {"train": numbered([3, 5, 2])})
     stream = BatchStream(corpus, "train", GlobalBatch(rows=2, unroll=3, layout="dealt"))
     first = slots_of(stream.batch(1), corpus)

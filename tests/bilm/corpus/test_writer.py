@@ -28,7 +28,7 @@ SPECIAL = [b"<S>", b"</S>", b"<UNK>"]
     shard_words=st.integers(1, 60),
     block_words=st.integers(1, 20),
 )
-def test_bytes_do_not_depend_on_calls_of_add(
+def test_output_does_not_depend_on_batching_of_add(
     lengths: list[int], cuts: list[int], shard_words: int, block_words: int
 ) -> None:
     array = np.array(lengths, dtype=np.int32)
@@ -101,14 +101,14 @@ def test_webdataset_reads_the_same_arrays(corpus: Corpus) -> None:
         ([-5], [1], "a sentence contains the word id -5"),
     ],
 )
-def test_rejects_bad_sentences(
+def test_rejects_invalid_sentences(
     tmp_path: Path, ids: list[int], lengths: list[int], message: str
 ) -> None:
     with SplitWriter(tmp_path, "train", 10) as writer, pytest.raises(ValueError, match=message):
         writer.add(np.array(ids, dtype=np.int32), np.array(lengths, dtype=np.int32))
 
 
-def test_rejects_other_dtypes(tmp_path: Path) -> None:
+def test_rejects_wrong_dtypes(tmp_path: Path) -> None:
     with SplitWriter(tmp_path, "train", 10) as writer, pytest.raises(TypeError, match="int32"):
         writer.add(np.array([3]), np.array([1]))  # type: ignore[arg-type]
 
@@ -126,7 +126,7 @@ def test_rejects_empty_shards(tmp_path: Path) -> None:
         (SPECIAL, 4, "3 types and 4 counts; their numbers must be equal"),
     ],
 )
-def test_rejects_bad_lexicon(
+def test_rejects_invalid_lexicon(
     tmp_path: Path, types: list[bytes], num_counts: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

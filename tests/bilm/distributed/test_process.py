@@ -125,7 +125,7 @@ def test_rank_numbers_default_to_a_single_rank() -> None:
     assert run(code) == "RankNumbers(rank=0, world=1, local_rank=0, local_world=1)"
 
 
-def test_peak_memory_needs_no_torch() -> None:
+def test_peak_memory_does_not_import_torch() -> None:
     code = (
         "import sys; from bilm.distributed.process import peak_memory_bytes; "
         "assert 'torch' not in sys.modules; block = b'x' * (200 << 20); "

@@ -60,7 +60,7 @@ def test_pooled_memory_does_not_grow_with_the_words() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 9])
-def test_chunks_of_both_directions_end_in_text_order(steps: int) -> None:
+def test_orders_chunks_of_both_directions_as_in_the_text(steps: int) -> None:
     """Each step holds the number of the word that it reads; borders hold a large number."""
     num_words = [5, 3, 0]
     collector = Collector(Output("top"), num_words, num_layers=1, num_directions=2, dim=1)

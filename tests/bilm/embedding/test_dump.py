@@ -183,7 +183,7 @@ def test_keeps_other_files(tmp_path: Path) -> None:
     assert mine.read_text() == "mine"
 
 
-def test_counts_lines_of_parts(tmp_path: Path) -> None:
+def test_counts_lines_in_parts(tmp_path: Path) -> None:
     unfinished(tmp_path / "out.hdf5")
     dump = EmbeddingDump(tmp_path / "out.hdf5", RUN)
     assert dump.num_lines == 5

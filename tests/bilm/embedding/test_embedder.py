@@ -27,7 +27,7 @@ def embedder() -> Embedder:
     return golden_embedder()
 
 
-def test_carry_matches_the_original(embedder: Embedder) -> None:
+def test_carry_matches_the_original_implementation(embedder: Embedder) -> None:
     golden = np.load(GOLDEN / "embeddings.npz")
     embedder.reset_state()
     ours = embedder.embed(SENTENCES, state="carry", batch_size=4)
@@ -68,7 +68,7 @@ def test_vectors_do_not_depend_on_other_sentences(embedder: Embedder, state: Any
         np.testing.assert_array_equal(alone, embedder.embed([sentence], state=state)[0])
 
 
-def test_warm_equals_a_second_reading(embedder: Embedder) -> None:
+def test_warm_state_equals_second_pass(embedder: Embedder) -> None:
     (warm,) = embedder.embed(SENTENCES[:1], state="warm")
     embedder.reset_state()
     first, second = embedder.embed(SENTENCES[:1] * 2, state="carry", batch_size=1)
@@ -121,14 +121,14 @@ def test_accepts_unusual_input(embedder: Embedder, sentences: Any, state: Any) -
         ({"sentences": [["a"]], "batch_size": 0}, ValueError, "batch_size is 0"),
     ],
 )
-def test_rejects_bad_calls(
+def test_rejects_invalid_arguments(
     embedder: Embedder, arguments: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
         embedder.embed(**arguments)
 
 
-def test_raw_strings_with_a_tokenizer(tmp_path: Path) -> None:
+def test_tokenizes_raw_strings(tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = BiLm(tiny_model_config(), None)
     PretrainedBiLm(model, None, MosesTokenizer()).save_pretrained(tmp_path / "model")
@@ -137,7 +137,7 @@ def test_raw_strings_with_a_tokenizer(tmp_path: Path) -> None:
     np.testing.assert_allclose(raw, words, atol=1e-6)
 
 
-def test_model_with_word_ids_and_one_direction() -> None:
+def test_supports_word_ids_and_one_direction() -> None:
     torch.manual_seed(0)
     vocabulary = Vocabulary.read(GOLDEN / "vocab.txt")
     model = BiLm(tiny_model_config(characters=None, bidirectional=False), len(vocabulary))
@@ -180,7 +180,7 @@ def test_stream_reads_one_window_ahead(embedder: Embedder) -> None:
     assert taken <= 61  # a window has ten sentences of 8 + 2 words; reading one more ends it
 
 
-def test_rejects_bad_limits_and_weights(embedder: Embedder) -> None:
+def test_rejects_invalid_limits_and_weights(embedder: Embedder) -> None:
     with pytest.raises(ValueError, match="batch_words is 0"):
         Limits(batch_words=0)
     with pytest.raises(ValueError, match="layers has 2 weights"):

@@ -20,7 +20,7 @@ from tests.bilm.embedding.golden_model import SENTENCES, golden_embedder
         ({"dtype": "int8"}, "dtype is 'int8'"),
     ],
 )
-def test_rejects_bad_choices(arguments: dict[str, Any], message: str) -> None:
+def test_rejects_invalid_options(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Output(**arguments)
 

@@ -7,7 +7,7 @@ from bilm.embedding.sentence_batches import MIN_ROWS, length_batches, windows
 
 
 @given(st.lists(st.integers(0, 60), max_size=80), st.integers(1, 200))
-def test_windows_keep_the_order_and_the_bound(sizes: list[int], max_words: int) -> None:
+def test_windows_keep_order_and_size_limit(sizes: list[int], max_words: int) -> None:
     sentences = [["w"] * size for size in sizes]
     found = list(windows(iter(sentences), max_words))
     assert [s for window in found for s in window] == sentences
@@ -19,7 +19,7 @@ def test_windows_keep_the_order_and_the_bound(sizes: list[int], max_words: int) 
 
 
 @given(st.lists(st.integers(1, 300), max_size=120), st.integers(1, 2000))
-def test_batches_hold_every_sentence_once_within_the_budget(
+def test_batches_contain_every_sentence_once_within_the_limit(
     lengths: list[int], batch_words: int
 ) -> None:
     batches = length_batches(lengths, batch_words)

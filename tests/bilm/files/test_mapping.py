@@ -21,7 +21,7 @@ def test_maps_a_file(tmp_path: Path) -> None:
     assert len(map_file(tmp_path / "empty", 0, CorpusError)) == 0
 
 
-def test_map_file_rejects_anything_else_with_the_given_error(tmp_path: Path) -> None:
+def test_map_file_raises_given_error_for_other_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"12345")
     (tmp_path / "link").symlink_to(tmp_path / "a")
     os.mkfifo(tmp_path / "pipe")

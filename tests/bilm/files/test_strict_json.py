@@ -9,7 +9,7 @@ from bilm.errors import ConfigError
 from bilm.files.strict_json import MAX_JSON_BYTES, parse_json, read_json
 
 
-def test_rejects_pipes_and_large_files_unread(tmp_path: Path) -> None:
+def test_rejects_pipes_and_large_files_without_reading(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="pipe: it is not a regular file"):
         read_json(tmp_path / "pipe", ConfigError)
@@ -29,12 +29,12 @@ def test_rejects_pipes_and_large_files_unread(tmp_path: Path) -> None:
         ("[" * 100_000, "it is nested too deeply"),
     ],
 )
-def test_rejects_what_json_load_accepts(text: str, message: str) -> None:
+def test_rejects_values_that_json_load_accepts(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_json(text, "it", ConfigError)
 
 
-def test_names_a_nearby_key_before_a_syntax_error() -> None:
+def test_syntax_error_names_nearby_key() -> None:
     with pytest.raises(ConfigError, match=r"after the key 'near'$"):
         parse_json('{"far": 1, ' + " " * 5000 + '"near": x}', "it", ConfigError)
     with pytest.raises(ConfigError, match=r"column 5012$"):

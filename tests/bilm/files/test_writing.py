@@ -162,7 +162,7 @@ def test_lock_is_exclusive_until_released(tmp_path: Path) -> None:
         assert path.is_file()
 
 
-def test_lock_follows_no_link(tmp_path: Path) -> None:
+def test_lock_does_not_follow_links(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     for path in (tmp_path / "link", tmp_path):
         with pytest.raises(OSError, match=r"."), exclusive_lock(path, OutputError, ""):

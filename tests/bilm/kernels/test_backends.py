@@ -39,7 +39,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"BILM_KERNELS": "c", "BILM_NATIVE": "0"}, "c"),
     ],
 )
-def test_environment(
+def test_environment_selects_backend(
     environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in environment.items():
@@ -47,7 +47,7 @@ def test_environment(
     assert backends.choose(X, X.double()) == expected
 
 
-def test_rejects_unknown_value_and_lists_the_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_unknown_value_and_lists_allowed_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BILM_KERNELS", "cuda")
     with pytest.raises(ConfigError, match=r"BILM_KERNELS is 'cuda'; .*one of: auto, torch, c$"):
         backends.choose(X)
@@ -63,7 +63,7 @@ def test_unsupported_tensors_use_torch(
 
 
 @needs_compiler
-def test_autocast_matters_only_for_products() -> None:
+def test_autocast_affects_only_products() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert backends.choose(X, has_products=True) == "torch"
         assert backends.choose(X) == "c"
@@ -98,7 +98,7 @@ def run(cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("compiler", "reason"), [("/bin/false", "failed|non-zero"), ("nonesuch", "no C compiler")]
 )
-def test_without_compiler(compiler: str, reason: str, tmp_path: Path) -> None:
+def test_uses_torch_without_compiler(compiler: str, reason: str, tmp_path: Path) -> None:
     done = run(tmp_path, CC=compiler)
     assert done.stdout == "torch torch\n"
     assert done.stderr.count("the C kernels cannot be built") == 1

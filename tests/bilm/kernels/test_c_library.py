@@ -73,7 +73,7 @@ def arguments_of(kernel: Kernel, dtype: torch.dtype) -> dict[str, Any]:
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_accepts_right_arguments_in_any_order(kernel: Kernel, dtype: torch.dtype) -> None:
+def test_accepts_valid_arguments_in_any_order(kernel: Kernel, dtype: torch.dtype) -> None:
     arguments = arguments_of(kernel, dtype)
     kernel(**arguments)
     kernel(**dict(reversed(arguments.items())))

@@ -23,7 +23,7 @@ def layer(dtype: torch.dtype) -> Highway:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_c_equals_plain(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c_matches_torch(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     in_c = layer(dtype)
     plain = copy.deepcopy(in_c)
     x = torch.randn(7, 13, dtype=dtype)

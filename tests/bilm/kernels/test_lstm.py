@@ -58,7 +58,7 @@ def weighted_sum(results: list[Tensor]) -> Tensor:
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)], ids=["f64", "f32"]
 )
-def test_c_equals_plain(
+def test_c_matches_torch(
     changes: dict[str, object],
     dtype: torch.dtype,
     tolerance: float,

@@ -52,7 +52,7 @@ def test_sum_of_skip_is_not_clipped() -> None:
     assert outputs[0][2].abs().max() > 0.011
 
 
-def test_dropout_on_each_layers_input_and_on_the_skip() -> None:
+def test_applies_dropout_to_layer_inputs_and_skip() -> None:
     bilstm = bilstm_of(dropout=0.4).train()
     state, xs = random_state(bilstm), inputs()
     torch.manual_seed(5)
@@ -93,7 +93,7 @@ def test_each_time_step_has_a_new_mask() -> None:
     assert not torch.equal(kept[:, 0], kept[:, 1])
 
 
-def test_no_dropout_in_evaluation() -> None:
+def test_applies_no_dropout_in_evaluation() -> None:
     bilstm = bilstm_of(dropout=0.5).eval()
     state = bilstm.zero_state(ROWS)
     assert torch.equal(bilstm(inputs(), state)[0][0][2], bilstm(inputs(), state)[0][0][2])

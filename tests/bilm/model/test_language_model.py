@@ -59,7 +59,7 @@ def test_tied_weights_are_one_parameter() -> None:
     assert sum(p.shape == (VOCABULARY, 6) for p in model.parameters()) == 1
 
 
-def test_negatives_by_direction() -> None:
+def test_directions_draw_separate_negatives_unless_shared() -> None:
     model = BiLm(tiny_model_config(), VOCABULARY)
     forward, backward = model.draw_negatives((0, 0)) or []
     assert not torch.equal(forward.ids, backward.ids)
@@ -70,7 +70,7 @@ def test_negatives_by_direction() -> None:
     )
 
 
-def test_dropout_before_the_softmax() -> None:
+def test_applies_dropout_before_the_softmax() -> None:
     """With one layer, the masks are those of the inputs, then those of the top outputs."""
     torch.manual_seed(0)
     model = BiLm(tiny_model_config(dropout=0.3, lstm={"num_layers": 1}), VOCABULARY).train()

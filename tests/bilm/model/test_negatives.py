@@ -46,7 +46,7 @@ def test_draws_follow_log_uniform_distribution() -> None:
     assert frequency.sum().item() == pytest.approx(count)
 
 
-def test_all_words_are_certain() -> None:
+def test_drawing_all_words_needs_no_tries() -> None:
     negatives = draw_negatives(7, 7, (0,))
     assert negatives.ids.tolist() == list(range(7))
     assert negatives.num_tries == 0

@@ -72,7 +72,7 @@ def inputs(lstm: ProjectedLstm) -> tuple[torch.Tensor, LayerState]:
         {"dim": 1, "projection_dim": 1},
     ],
 )
-def test_equals_reference(changes: dict[str, object]) -> None:
+def test_matches_reference(changes: dict[str, object]) -> None:
     lstm = lstm_of(**changes)
     x, (c, h) = inputs(lstm)
     outputs, (cell, hidden) = lstm(x, LayerState(c, h))
@@ -107,7 +107,7 @@ def test_gradients_equal_finite_differences(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.autograd.gradcheck(run, (x, c, h, *lstm.parameters()), atol=1e-6)
 
 
-def test_row_keeps_its_state_from_its_length_on() -> None:
+def test_row_keeps_its_state_after_its_last_word() -> None:
     lstm = lstm_of()
     x, (c, h) = inputs(lstm)
     lengths = torch.tensor([6, 5, 3, 1, 0])
@@ -133,7 +133,7 @@ def test_carried_state_equals_one_run() -> None:
     torch.testing.assert_close(second.state.cell, expected.state.cell)
 
 
-def test_initialization() -> None:
+def test_initial_weights_have_expected_scale() -> None:
     torch.manual_seed(0)
     lstm = ProjectedLstm(LstmConfig(dim=4096, projection_dim=512, num_layers=1))
     limit = math.sqrt(6 / (1024 + 16384))

@@ -23,7 +23,7 @@ def test_starts_as_plain_average() -> None:
     assert not mixed[~mask].any()
 
 
-def test_weights_and_gamma() -> None:
+def test_applies_weights_and_gamma() -> None:
     layers, _ = case()
     w = np.array([0.3, -0.7, 1.1])
     shares = np.exp(w) / np.exp(w).sum()
@@ -34,7 +34,7 @@ def test_weights_and_gamma() -> None:
     np.testing.assert_allclose(mixed.detach().numpy(), expected, atol=1e-6)
 
 
-def test_layer_norm_is_one_mean_and_variance_of_unmasked_elements() -> None:
+def test_layer_norm_uses_mean_and_variance_of_unmasked_elements() -> None:
     layers, mask = case()
     layers[:, ~mask] = 1e6  # padding must be ignored
     mixed = ScalarMix(LAYERS, layer_norm=True, initial_weights=[0, 50, 0])(layers, mask)
@@ -43,7 +43,7 @@ def test_layer_norm_is_one_mean_and_variance_of_unmasked_elements() -> None:
     np.testing.assert_allclose(mixed[mask].detach().numpy(), expected, atol=1e-5)
 
 
-def test_penalty_is_on_weights_only() -> None:
+def test_penalty_applies_to_weights_only() -> None:
     mix = ScalarMix(LAYERS, initial_weights=[1, 2, 3], penalty=0.5)
     mix.gamma.data.fill_(100.0)
     penalty = mix.regularization()
@@ -54,7 +54,7 @@ def test_penalty_is_on_weights_only() -> None:
     assert mix.gamma.grad is None
 
 
-def test_trainable_or_frozen() -> None:
+def test_frozen_mix_has_no_gradients() -> None:
     layers, mask = case()
     mix = ScalarMix(LAYERS)
     mix(layers, mask).sum().backward()
@@ -63,7 +63,7 @@ def test_trainable_or_frozen() -> None:
     assert not any(p.requires_grad for p in frozen.parameters())
 
 
-def test_dropout_only_in_training() -> None:
+def test_applies_dropout_only_in_training() -> None:
     layers, mask = case()
     mix = ScalarMix(LAYERS, dropout=0.5)
     assert ((mix.train()(layers, mask) == 0) & mask.unsqueeze(-1)).any()
@@ -79,7 +79,7 @@ def test_dropout_only_in_training() -> None:
         ({"num_layers": 3, "penalty": -1}, "penalty is -1"),
     ],
 )
-def test_rejects_bad_arguments(arguments: dict[str, object], message: str) -> None:
+def test_rejects_invalid_arguments(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ScalarMix(**arguments)  # type: ignore[arg-type]
 

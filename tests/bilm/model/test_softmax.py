@@ -49,7 +49,9 @@ def plain(softmax: VocabularySoftmax, hidden: torch.Tensor, targets: torch.Tenso
 
 
 @pytest.mark.parametrize("chunk_logits", [1, 3 * WORDS, 1 << 20])
-def test_full_softmax_in_chunks(chunk_logits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunked_full_softmax_equals_cross_entropy(
+    chunk_logits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(full_softmax, "MAX_CHUNK_LOGITS", chunk_logits)
     softmax = softmax_of()
     hidden, targets = case()
@@ -132,7 +134,7 @@ def test_ignored_targets_have_no_loss(backend: str, sampled: bool) -> None:
 
 @pytest.mark.parametrize("num_sets", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_several_directions_equal_one_by_one(
+def test_several_directions_equal_each_direction_alone(
     backend: str, num_sets: int, dtype: torch.dtype
 ) -> None:
     softmax = softmax_of().to(dtype)
@@ -168,7 +170,7 @@ def reference(
     return losses.masked_fill(targets == -1, 0.0).to(hidden.dtype)
 
 
-def test_initialization() -> None:
+def test_initial_weights_have_expected_scale() -> None:
     torch.manual_seed(0)
     softmax = VocabularySoftmax(2000, 512)
     assert softmax.weight.std().item() == pytest.approx(1 / math.sqrt(512), rel=0.01)

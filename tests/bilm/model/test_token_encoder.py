@@ -60,7 +60,7 @@ def reference(encoder: TokenEncoder, ids: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("num_highway", [0, 1, 3])
 @pytest.mark.parametrize("output_dim", [7, 13])
-def test_equals_reference(activation: str, num_highway: int, output_dim: int) -> None:
+def test_matches_reference(activation: str, num_highway: int, output_dim: int) -> None:
     encoder = randomized(
         TokenEncoder(config(activation=activation, num_highway=num_highway), output_dim)
     )
@@ -69,12 +69,12 @@ def test_equals_reference(activation: str, num_highway: int, output_dim: int) ->
     np.testing.assert_allclose(ours, reference(encoder, ids), atol=1e-5)
 
 
-def test_no_projection_if_widths_are_equal() -> None:
+def test_omits_projection_if_widths_are_equal() -> None:
     assert TokenEncoder(config(), 13).projection_weight is None
     assert TokenEncoder(config(), 12).projection_weight is not None
 
 
-def test_initialization() -> None:
+def test_initial_weights_have_expected_scale() -> None:
     torch.manual_seed(0)
     fields = {"embedding_dim": 16, "filters": ((4, 512), (6, 1536)), "num_highway": 1}
     relu = TokenEncoder(CharacterConfig.model_validate(fields), 512)
@@ -98,7 +98,7 @@ def test_initialization() -> None:
         assert weight.std().item() == pytest.approx(math.sqrt(1 / (width * 16)), rel=0.03)
 
 
-def test_word_embedding() -> None:
+def test_word_embedding_initializes_and_looks_up_rows() -> None:
     torch.manual_seed(0)
     embedding = WordEmbedding(1000, 24, sparse=False)
     limit = math.sqrt(6 / 1024)

@@ -49,7 +49,7 @@ def test_ignores_softmax_and_dropout() -> None:
     assert model_digest(with_softmax) == digest
 
 
-def test_vocabulary_counts_only_for_word_ids() -> None:
+def test_digest_includes_vocabulary_only_for_word_ids() -> None:
     words = Vocabulary.read(GOLDEN / "vocab.txt")
     others = Vocabulary([*words.words[:-1], "other"])
     for characters, is_equal in (({}, True), (None, False)):

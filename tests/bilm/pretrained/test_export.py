@@ -21,7 +21,9 @@ def pretrained() -> PretrainedBiLm:
 
 
 @pytest.mark.parametrize("without_softmax", [False, True])
-def test_published(pretrained: PretrainedBiLm, tmp_path: Path, without_softmax: bool) -> None:
+def test_exports_published_files(
+    pretrained: PretrainedBiLm, tmp_path: Path, without_softmax: bool
+) -> None:
     export_published(pretrained, tmp_path / "out", without_softmax)
     found = PretrainedBiLm.open(tmp_path / "out")
     assert (found.model.softmax is None) == without_softmax
@@ -41,7 +43,7 @@ def test_rejects_existing_output(pretrained: PretrainedBiLm, tmp_path: Path) -> 
         export_published(pretrained, tmp_path / "file")
 
 
-def test_verifies_what_was_written(
+def test_verifies_written_files(
     pretrained: PretrainedBiLm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = PretrainedBiLm(BiLm(tiny_model_config(), 82), pretrained.vocabulary)

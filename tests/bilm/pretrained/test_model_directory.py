@@ -48,7 +48,7 @@ def test_round_trip(changes: dict[str, Any], tmp_path: Path) -> None:
     assert again.tokenizer.tokenize("It's HERE.") == ["it", "'s", "here", "."]
 
 
-def test_published_files_to_model_directory(tmp_path: Path) -> None:
+def test_converts_published_files_to_model_directory(tmp_path: Path) -> None:
     published = PretrainedBiLm.from_published(GOLDEN / "options.json", GOLDEN / "weights.hdf5")
     published.save_pretrained(tmp_path / "model")
     again = PretrainedBiLm.from_pretrained(tmp_path / "model")

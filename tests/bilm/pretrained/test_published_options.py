@@ -48,7 +48,9 @@ def test_261_and_262_characters_are_the_same_model(tmp_path: Path) -> None:
         (lambda o: (o.pop("char_cnn"), o.pop("n_tokens_vocab")), "neither char_cnn nor n_tokens"),
     ],
 )
-def test_rejects_bad_options(change: Callable[[Any], object], message: str, tmp_path: Path) -> None:
+def test_rejects_invalid_options(
+    change: Callable[[Any], object], message: str, tmp_path: Path
+) -> None:
     options = json.loads(OPTIONS.read_text(encoding="utf-8"))
     change(options)
     (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")

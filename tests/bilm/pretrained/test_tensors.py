@@ -33,7 +33,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80\x04\x95pickle", b"\xff" * 7 + b"\x7f{"])
-def test_rejects_other_content(tmp_path: Path, data: bytes) -> None:
+def test_rejects_files_that_are_not_safetensors(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.safetensors"
     path.write_bytes(data)
     with pytest.raises(OutputError, match=r"x\.safetensors is not an intact safetensors file"):
@@ -57,7 +57,7 @@ def test_rejects_truncated_missing_and_irregular_files(tmp_path: Path) -> None:
     ("message", "number"),
     [("No space left on device (os error 28)", errno.ENOSPC), ("broken", errno.EIO)],
 )
-def test_failed_write_is_os_error(
+def test_failed_write_raises_os_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str, number: int
 ) -> None:
     def fail(tensors: object, path: object) -> None:

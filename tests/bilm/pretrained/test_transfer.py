@@ -42,7 +42,7 @@ def test_copies_word_tables_by_word(changes: dict[str, Any], tmp_path: Path) -> 
             assert torch.equal(parameter, old[name]), name
 
 
-def test_softmax_starts_fresh_without_one_in_the_source(tmp_path: Path) -> None:
+def test_initializes_softmax_that_the_source_lacks(tmp_path: Path) -> None:
     source = make_model(0, OLD).without_softmax()
     PretrainedBiLm(source).save_pretrained(tmp_path / "model")
     model, fresh = make_model(1, NEW), make_model(1, NEW)

@@ -7,11 +7,11 @@ from bilm.text.characters import char_ids, spell
 from tests.conftest import GOLDEN
 
 
-def test_word_is_begin_bytes_end_padding() -> None:
+def test_encodes_word_as_begin_bytes_end_padding() -> None:
     assert char_ids(["né"])[0].tolist() == [258, 110, 195, 169, 259] + [260] * 45
 
 
-def test_boundary_words() -> None:
+def test_encodes_boundary_words() -> None:
     ids = char_ids(["<S>", "</S>", "<UNK>"])
     assert ids[0].tolist() == [258, 256, 259] + [260] * 47
     assert ids[1].tolist() == [258, 257, 259] + [260] * 47
@@ -23,25 +23,25 @@ def test_similar_words_are_not_boundaries(word: str) -> None:
     assert char_ids([word])[0, : len(word) + 2].tolist() == [258, *word.encode(), 259]
 
 
-def test_boundary_words_are_recognized_when_they_would_be_cut() -> None:
+def test_recognizes_boundary_words_that_would_be_truncated() -> None:
     ids = char_ids(["<S>", "</S>", "abcd"], max_characters=3)
     assert ids.tolist() == [[258, 256, 259], [258, 257, 259], [258, ord("a"), 259]]
 
 
-def test_long_words_are_cut_at_48_bytes_inside_a_character() -> None:
+def test_truncates_long_words_to_48_bytes_inside_a_character() -> None:
     ids = char_ids(["x" * 10_000, "x" * 47 + "é"])
     assert ids[0].tolist() == [258] + [120] * 48 + [259]
     assert ids[1].tolist() == [258] + [120] * 47 + [195, 259]
 
 
 @pytest.mark.parametrize("word", ["", "\ud800", "😀", "\x00", " ", "a\udfffb"])
-def test_unusual_words(word: str) -> None:
+def test_encodes_unusual_words(word: str) -> None:
     row = char_ids([word])[0]
     body = word.encode("utf-8", "ignore")
     assert row[: len(body) + 2].tolist() == [258, *body, 259]
 
 
-def test_no_words() -> None:
+def test_accepts_no_words() -> None:
     assert char_ids([]).shape == (0, 50)
 
 

@@ -32,7 +32,7 @@ def write(path: Path, data: bytes) -> Path:
     return path
 
 
-def test_knows_all_compressions() -> None:
+def test_reads_all_compressions() -> None:
     assert set(COMPRESS) == {"", *COMPRESSIONS}
 
 
@@ -46,14 +46,14 @@ def test_reads_concatenated_streams(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
-def test_same_error_for_cut_archives(tmp_path: Path, suffix: str) -> None:
+def test_rejects_truncated_archives(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a.txt{suffix}", COMPRESS[suffix](TEXT)[:-9])
     with pytest.raises(CorpusError, match=r"is cut short: the compressed data ends in or after"):
         list(LineReader(path).lines())
 
 
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
-def test_same_error_for_files_of_another_kind(tmp_path: Path, suffix: str) -> None:
+def test_rejects_files_of_another_format(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a.txt{suffix}", b"plain text\n" * 10)
     with pytest.raises(CorpusError, match=rf"cannot read .*a\.txt\{suffix} from line 1 on: "):
         list(LineReader(path).lines())
@@ -86,7 +86,7 @@ def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
             assert following.first_line == block.first_line + len(block.lines())
 
 
-def test_empty_files(tmp_path: Path) -> None:
+def test_accepts_empty_files(tmp_path: Path) -> None:
     assert list(LineReader(write(tmp_path / "a.txt", b"")).lines()) == []
     assert list(LineReader(write(tmp_path / "a.txt", b"\n")).lines()) == [""]
     assert list(LineReader(write(tmp_path / "a.gz", gzip.compress(b""))).lines()) == []
@@ -101,7 +101,7 @@ def test_empty_files(tmp_path: Path) -> None:
         (b"ok\nno\0pe\n", r"a\.txt, line 2 contains a NUL byte.*remove the byte, or ask\.$"),
     ],
 )
-def test_rejects_or_replaces_what_is_not_text(tmp_path: Path, data: bytes, message: str) -> None:
+def test_rejects_or_replaces_invalid_text(tmp_path: Path, data: bytes, message: str) -> None:
     path = write(tmp_path / "a.txt", data)
     with pytest.raises(CorpusError, match=message):
         list(LineReader(path, hint=", or ask.").lines())
@@ -109,7 +109,7 @@ def test_rejects_or_replaces_what_is_not_text(tmp_path: Path, data: bytes, messa
     assert list(LineReader(path, "replace").lines()) == expected.removesuffix("\n").split("\n")
 
 
-def test_limits_the_length_of_lines(tmp_path: Path) -> None:
+def test_limits_line_length(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", b"ab\nabc\nabcd")
     assert list(LineReader(path, max_line_bytes=4).lines()) == ["ab", "abc", "abcd"]
     for data, line in ((b"a\nabcde", 2), (b"abcde\n", 1), (b"a\nb\nabcdefghij\nc\n", 3)):

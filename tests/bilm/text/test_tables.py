@@ -24,7 +24,7 @@ def test_format_follows_from_the_extension() -> None:
         format_of(Path("a.pdf.xz"))
 
 
-def test_columns_by_name_and_number(tmp_path: Path) -> None:
+def test_selects_columns_by_name_and_number(tmp_path: Path) -> None:
     content = 'a,b,"c d"\n1,"2, 3","4\n""5"""\r\n\n6,7,8'
     path = tmp_path / "a.csv"
     expected = [(2, ['4\n"5"', "1"]), (5, ["8", "6"])]
@@ -35,18 +35,18 @@ def test_columns_by_name_and_number(tmp_path: Path) -> None:
     assert numbered == [(1, ["c d", "a"]), *expected]
 
 
-def test_names_come_before_numbers(tmp_path: Path) -> None:
+def test_names_take_precedence_over_numbers(tmp_path: Path) -> None:
     table = Table("csv", ("2",), header=True)
     assert rows(tmp_path / "a.csv", table, "2,x\na,b\n") == [(2, ["a"])]
 
 
-def test_tsv_has_no_quotes(tmp_path: Path) -> None:
+def test_tsv_does_not_interpret_quotes(tmp_path: Path) -> None:
     content = 'text\tlabel\nhe said "no\tx\n'
     assert rows(tmp_path / "a.tsv", Table("tsv", ("text",)), content) == [(2, ['he said "no'])]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_rows_end_as_on_any_system(tmp_path: Path, end: str) -> None:
+def test_accepts_all_line_endings(tmp_path: Path, end: str) -> None:
     content = end.join(["a,b", '1,"x', 'y"', "2,z", ""])
     found = rows(tmp_path / "a.csv", Table("csv", ("b",)), content)
     assert found == [(2, [f"x{end}y"]), (4, ["z"])]
@@ -77,19 +77,19 @@ def test_fields_may_span_blocks(tmp_path: Path) -> None:
         (("a", "1"), "a,b\n", "two of the columns a, 1 are the same"),
     ],
 )
-def test_strict_table_rejects(
+def test_strict_table_rejects_invalid_rows(
     tmp_path: Path, columns: tuple[str, ...], content: str, message: str
 ) -> None:
     with pytest.raises(BilmError, match=message):
         rows(tmp_path / "a.csv", Table("csv", columns), content)
 
 
-def test_column_name_without_header(tmp_path: Path) -> None:
+def test_rejects_column_name_without_header(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="has no header, so column 'a' needs a number"):
         rows(tmp_path / "a.csv", Table("csv", ("a",), header=False), "a,b\n")
 
 
-def test_lenient_table_needs_only_its_columns(tmp_path: Path) -> None:
+def test_lenient_table_requires_only_its_columns(tmp_path: Path) -> None:
     table = Table("csv", ("a",), strict=False)
     content = 'a,b,b\n1\n"2"x,3\n4,5,6,7\n'
     found = rows(tmp_path / "a.csv", table, content)
@@ -108,7 +108,7 @@ def test_rejects_long_fields(tmp_path: Path, kind: Format) -> None:
         list(Table(kind, ("text",)).rows(LineReader(path)))
 
 
-def test_json_fields() -> None:
+def test_json_fields_returns_values_in_order() -> None:
     assert json_fields('{"a": 1, "b": ["x"]}', ["b", "a"], "f, line 1") == [["x"], 1]
     assert json_fields('{"a": 1, "a": 2}', ["a"], "f, line 1", strict=False) == [2]
 
@@ -124,13 +124,13 @@ def test_json_fields() -> None:
         ('{"a": 1, "a": 2}', "f, line 3 is not a JSON object: a key is duplicated"),
     ],
 )
-def test_json_fields_rejects(line: str, message: str) -> None:
+def test_json_fields_rejects_invalid_lines(line: str, message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         json_fields(line, ["a"], "f, line 3")
 
 
 @pytest.mark.parametrize("text", ["a\0b", "a\ud800b"])
-def test_checked_text(text: str) -> None:
+def test_checked_text_rejects_or_replaces_characters(text: str) -> None:
     assert checked_text("é😀", "it") == "é😀"
     with pytest.raises(
         CorpusError, match=r"^it contains a NUL or an unpaired .* remove it, or ask"

@@ -37,12 +37,12 @@ def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory / "tokenizer.model"
 
 
-def test_whitespace() -> None:
+def test_whitespace_splits_at_unicode_white_space() -> None:
     assert WhitespaceTokenizer().tokenize(" A  b\tc\u2028d ") == ["A", "b", "c", "d"]
     assert WhitespaceTokenizer(lowercase=True).tokenize("A b") == ["a", "b"]
 
 
-def test_moses() -> None:
+def test_moses_separates_punctuation() -> None:
     words = MosesTokenizer().tokenize('He said: "it\'s 3.5 & <b>".')
     assert words == ["He", "said", ":", '"', "it", "'s", "3.5", "&", "<", "b", ">", '"', "."]
     assert MosesTokenizer().tokenize("") == []
@@ -56,7 +56,7 @@ def test_detokenizes(model_file: Path) -> None:
     assert WhitespaceTokenizer().detokenize(["The", "bank"]) == "The bank"
 
 
-def test_loads_what_was_saved(model_file: Path, tmp_path: Path) -> None:
+def test_loads_saved_tokenizers(model_file: Path, tmp_path: Path) -> None:
     tokenizers: list[Tokenizer] = [
         WhitespaceTokenizer(True),
         MosesTokenizer(False, "de"),
@@ -71,7 +71,7 @@ def test_loads_what_was_saved(model_file: Path, tmp_path: Path) -> None:
         assert loaded.tokenize("Ein Satz, usw.") == tokenizer.tokenize("Ein Satz, usw.")
 
 
-def test_json_of_a_spec(model_file: Path) -> None:
+def test_spec_has_expected_json(model_file: Path) -> None:
     assert list(WhitespaceTokenizer().spec.to_json().items()) == [
         ("name", "whitespace"),
         ("lowercase", False),
@@ -101,7 +101,7 @@ def test_only_sentencepiece_has_a_model(model_file: Path) -> None:
         ({"name": "moses", "language": 3}, "language: "),
     ],
 )
-def test_rejects_bad_specs(tree: dict[str, Any], message: str) -> None:
+def test_rejects_invalid_specs(tree: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         parse_section(TokenizerSpec, tree, "spec")
 

@@ -48,7 +48,7 @@ def test_reads_and_writes_published_format(tmp_path: Path) -> None:
         (b"<S>\n</S>\n<UNK>\n\xff\n", "line 4 has the byte 0xff"),
     ],
 )
-def test_rejects_bad_files(content: bytes, message: str, tmp_path: Path) -> None:
+def test_rejects_invalid_files(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt"
     path.write_bytes(content)
     with pytest.raises(CorpusError, match=message):

@@ -29,7 +29,7 @@ def save(store: CheckpointStore, step: int) -> Path:
     return store.save(tensors(step), record_of(step)).path
 
 
-def test_save_and_read(tmp_path: Path) -> None:
+def test_reads_saved_checkpoint(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "checkpoints")
     assert store.newest() is None
     for step in (4, 8):

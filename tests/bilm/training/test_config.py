@@ -185,7 +185,7 @@ def change(path: str, value: Any) -> dict[str, Any]:
         ("deepspeed.train_batch_sise", 1, "did you mean 'train_batch_size'"),
     ],
 )
-def test_rules_between_fields(path: str, value: Any, message: str, tmp_path: Path) -> None:
+def test_rejects_conflicting_fields(path: str, value: Any, message: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(change(path, value)), encoding="utf-8")
     with pytest.raises(ConfigError, match=re.escape(message)):
@@ -250,7 +250,7 @@ def test_applies_overrides() -> None:
         ("model.dropout=high", "model.dropout"),
     ],
 )
-def test_rejects_bad_overrides(override: str, message: str) -> None:
+def test_rejects_invalid_overrides(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(BIG, [override])
 

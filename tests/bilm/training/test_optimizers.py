@@ -57,7 +57,7 @@ def test_adagrad_equals_published_update() -> None:
         ("inverse_sqrt", [0.1, 0.2, 0.2, 0.1632993, 0.1414214, 0.1264911]),
     ],
 )
-def test_learning_rate_schedules(decay: str, expected: list[float]) -> None:
+def test_learning_rate_follows_schedule(decay: str, expected: list[float]) -> None:
     config = OptimizerConfig.model_validate({"warmup_steps": 2, "decay": decay})
     rates = [learning_rate_at(config, step, 6) for step in range(6)]
     assert rates == pytest.approx(expected)

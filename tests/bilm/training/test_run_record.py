@@ -23,7 +23,7 @@ from tests.conftest import ROOT
 BIG = ROOT / "configs" / "big.json"
 
 
-def test_text_is_the_stored_format() -> None:
+def test_text_matches_stored_format() -> None:
     tree = json.loads(record_of(4).text())
     assert list(tree) == ["version", "step", "settings", "corpus", "progress", "meters"]
     assert tree["version"] == 2
@@ -39,7 +39,7 @@ def test_text_is_the_stored_format() -> None:
     }
 
 
-def test_reads_what_it_writes(tmp_path: Path) -> None:
+def test_reads_written_record(tmp_path: Path) -> None:
     for losses in ((), (1e-17 + 0.1,), (0.1 + 0.2, 1 / 3)):
         sums = StepSums(losses=losses, predictions=7.0, steps=float(bool(losses)))
         record = record_of(4).model_copy(update={"meters": sums if losses else StepSums()})
@@ -90,7 +90,7 @@ def test_progress_tracks_best_evaluation() -> None:
     assert progress.evaluations_since_best == 1
 
 
-def test_step_sums_add() -> None:
+def test_adds_step_sums() -> None:
     one = StepSums(losses=(0.1, 1.0), predictions=2.0, steps=1.0, seconds=0.5)
     other = StepSums(losses=(0.2, 2.0), predictions=3.0, steps=1.0, waited=0.25)
     assert StepSums() + one == one

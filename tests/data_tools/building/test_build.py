@@ -39,7 +39,7 @@ def test_splits_contain_the_sentences_of_the_text(text: Path, tmp_path: Path) ->
     assert 50 < len(sentences(corpus, "heldout")) < 200
 
 
-def test_vocabulary_and_lexicon(text: Path, tmp_path: Path) -> None:
+def test_writes_vocabulary_and_lexicon(text: Path, tmp_path: Path) -> None:
     corpus = Corpus.open(build(text, tmp_path / "corpus", "--max-vocab", 50, "--heldout", 0.2))
     counts = Counter(word for s in sentences(corpus.path) for word in s)
     unknown_in_text = counts.pop("<UNK>", 0)
@@ -68,7 +68,7 @@ def test_words_only_in_heldout_files_are_outside_the_vocabulary(tmp_path: Path) 
     assert corpus.lexicon.counts.tolist() == [0, 0, 0, 2, 1, 0]
 
 
-def test_min_count_and_lowercase(tmp_path: Path) -> None:
+def test_applies_min_count_and_lowercase(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("A a B b b c\n")
     corpus = build(
         tmp_path / "a.txt", tmp_path / "c", "--heldout", 0, "--lowercase", "--min-count", 2
@@ -80,7 +80,7 @@ def test_min_count_and_lowercase(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shuffle", ["sentences", "documents", "none"])
-def test_bytes_do_not_depend_on_number_of_workers(
+def test_output_does_not_depend_on_number_of_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffle: str
 ) -> None:
     monkeypatch.setattr("data_tools.reading.chunks.CHUNK_BYTES", 4096)
@@ -118,7 +118,7 @@ def test_documents_stay_together(tmp_path: Path) -> None:
     assert sorted(numbers) == list(range(200))
 
 
-def test_moses_on_documents(tmp_path: Path) -> None:
+def test_splits_and_tokenizes_documents_with_moses(tmp_path: Path) -> None:
     document = 'Mr. Smith didn\'t go. "Why?" he asked\u2028(twice), for $3.50.'
     (tmp_path / "a.txt").write_text(document + "\n", encoding="utf-8")
     flags = ["--tokenizer", "moses", "--lines", "documents", *IN_ORDER]

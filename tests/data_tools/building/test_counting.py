@@ -25,7 +25,7 @@ def test_adds_counts_of_many_types() -> None:
     assert dict(zip(counter.types, counter.counts.tolist(), strict=True)) == dict(expected)
 
 
-def test_final_order() -> None:
+def test_sorts_types_by_decreasing_count() -> None:
     counter = TypeCounter()
     counter.add(["b", "é", "z", "a", "<UNK>", "rare"], np.array([2, 2, 5, 2, 1, 0]))
     order = FinalOrder(counter, None)
@@ -39,7 +39,7 @@ def test_final_order() -> None:
         order.vocabulary_size(100, 6)
 
 
-def test_rank_correlation() -> None:
+def test_rank_correlation_matches_scipy() -> None:
     scipy_stats = pytest.importorskip("scipy.stats")
     random = np.random.default_rng(0)
     for _ in range(20):

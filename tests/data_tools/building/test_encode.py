@@ -15,12 +15,14 @@ from tests.data_tools.corpus_building import reject
         (b"\n  \n\t\n", r"the input contains no words"),
     ],
 )
-def test_rejects_reserved_words_and_no_words(tmp_path: Path, data: bytes, message: str) -> None:
+def test_rejects_reserved_words_and_empty_text(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "a.txt").write_bytes(data)
     reject(tmp_path, "a.txt", message=message)
 
 
-def test_names_the_line_in_a_later_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_the_line_in_a_later_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("data_tools.reading.chunks.CHUNK_BYTES", 1000)
     (tmp_path / "a.txt").write_bytes(b"some words\n" * 5000 + b"<S>\n" + b"more\n" * 500)
     for workers in (1, 2):

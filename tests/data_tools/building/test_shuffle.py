@@ -12,7 +12,7 @@ from tests.data_tools.building.documents import DOCUMENTS, documents_of, join_do
 
 @pytest.mark.parametrize("bucket_words", [1, 17, 100, 10**6])
 @pytest.mark.parametrize("by", ["sentences", "documents"])
-def test_keeps_every_line_complete(tmp_path: Path, bucket_words: int, by: str) -> None:
+def test_keeps_the_words_of_a_line_together(tmp_path: Path, bucket_words: int, by: str) -> None:
     batches = [join_documents(DOCUMENTS[:90]), join_documents(DOCUMENTS[90:])]
     num_words = sum(len(batch.ids) for batch in batches)
     shuffled = documents_of(list(shuffle(batches, num_words, by, (0, 0), tmp_path, bucket_words)))
@@ -46,6 +46,6 @@ def test_all_orders_are_equally_likely(tmp_path: Path) -> None:
     assert all(140 < count < 260 for count in orders.values()), orders
 
 
-def test_takes_no_lines() -> None:
+def test_takes_zero_lines() -> None:
     taken = take_lines(join_documents(DOCUMENTS), np.array([], np.int64))
     assert [len(array) for array in taken] == [0, 0, 0]

@@ -6,7 +6,7 @@ from data_tools.building.spool import Spool
 from tests.data_tools.building.documents import DOCUMENTS, documents_of, join_documents
 
 
-def test_reads_what_was_written(tmp_path: Path) -> None:
+def test_reads_written_records(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool") as spool:
         for document in DOCUMENTS:
             spool.append(join_documents([document]))

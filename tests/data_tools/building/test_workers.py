@@ -49,14 +49,14 @@ def test_results_are_in_order(workers: int, count: int) -> None:
     assert results == [i * i for i in range(count)]
 
 
-def test_raises_an_error_at_its_item() -> None:
+def test_raises_error_at_the_failing_item() -> None:
     results = ordered_map(fail_at, 4, range(10), 2)
     assert [next(results) for _ in range(4)] == [0, 1, 2, 3]
     with pytest.raises(CorpusError, match="item 4 is bad"):
         next(results)
 
 
-def test_notices_a_worker_killed_while_sending() -> None:
+def test_detects_worker_killed_while_sending() -> None:
     received: list[bytes] = []
 
     def read() -> None:

@@ -16,7 +16,7 @@ from tests.data_tools.corpus_reading import digests, run
 
 
 @pytest.mark.parametrize("max_words", [1, 2])
-def test_closed_form_equals_brute_force(max_words: int) -> None:
+def test_closed_form_entropy_equals_brute_force(max_words: int) -> None:
     grammar = demo_grammar(max_words)
     surfaces: collections.Counter[tuple[str, ...]] = collections.Counter()
     entropy = expected_words = total = 0.0

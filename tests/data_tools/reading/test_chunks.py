@@ -32,7 +32,7 @@ def read(path: Path, field: str = "text") -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 20, 1000])
-def test_texts_and_line_numbers_of_all_formats(
+def test_reads_texts_and_line_numbers_of_all_formats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
 ) -> None:
     monkeypatch.setattr("data_tools.reading.chunks.CHUNK_BYTES", chunk_bytes)
@@ -90,7 +90,7 @@ def test_chunk_size_does_not_affect_the_corpus(
         assert digests(build(text, tmp_path / f"cut{size}")) == whole
 
 
-def test_jsonl(tmp_path: Path) -> None:
+def test_reads_jsonl_field(tmp_path: Path) -> None:
     records = [{"body": "a b\nc"}, {"body": "d “e”", "id": 3}, {"body": ""}]
     lines = [json.dumps(record) for record in records]
     with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
@@ -102,7 +102,7 @@ def test_jsonl(tmp_path: Path) -> None:
     assert sentences(corpus) == [["a", "b"], ["c"], ["d", "“e”"]]
 
 
-def test_csv_and_tsv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_csv_and_tsv_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("data_tools.reading.chunks.CHUNK_BYTES", 64)
     rows = [["label", "text"]] + [[str(i), f'say "{i}", then\nstop'] for i in range(100)]
     with open(tmp_path / "a.csv", "w", newline="") as file:
@@ -122,7 +122,7 @@ def test_format_overrides_the_extension(tmp_path: Path) -> None:
     assert sentences(corpus) == [["a", "b"]]
 
 
-def test_errors_replace(tmp_path: Path) -> None:
+def test_replaces_invalid_characters(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a\xffb c\nd\0e\n")
     (tmp_path / "b.jsonl").write_text('{"text": "x\\ud800y z\\u0000"}\n')
     corpus = build(tmp_path / "[ab].*", tmp_path / "c", "--errors", "replace", *IN_ORDER)
@@ -167,13 +167,13 @@ def test_rejects_missing_files_and_directories(tmp_path: Path) -> None:
     reject(tmp_path, "*.txt", message=r"is a directory")
 
 
-def test_names_an_empty_file_among_others(tmp_path: Path) -> None:
+def test_error_names_the_empty_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a b c\n")
     (tmp_path / "b.txt").write_text("")
     reject(tmp_path, "*.txt", message=r"b\.txt is empty")
 
 
-def test_rejects_a_line_of_100_megabytes_without_reading_it(tmp_path: Path) -> None:
+def test_rejects_long_line_without_reading_it(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "a.txt.gz", "wb", compresslevel=1) as file:
         file.write(b"fine\n")
         for _ in range(100):

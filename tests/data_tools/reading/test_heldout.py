@@ -18,6 +18,6 @@ def test_depends_on_line_and_seed_only() -> None:
     assert chosen != [line for line in LINES if other(line)]
 
 
-def test_a_larger_share_keeps_the_smaller_one() -> None:
+def test_larger_share_contains_the_smaller_one() -> None:
     small, large = HeldoutChoice(0.1, 1), HeldoutChoice(0.2, 1)
     assert all(large(line) for line in LINES if small(line))

@@ -102,7 +102,7 @@ def test_sample_does_not_depend_on_order_and_skips_heldout_lines(
     assert any(map(is_heldout, lines))
 
 
-def test_given_model_with_vocabulary_and_shards(text: Path, tmp_path: Path) -> None:
+def test_builds_shards_with_given_model_and_vocabulary(text: Path, tmp_path: Path) -> None:
     flags = ["--input", str(text), "--tokenizer", "sentencepiece", "--workers", "1"]
     build_vocab.main([*flags, "--pieces", "400", "--output", str(tmp_path / "vocab.txt")])
     shards = ["--vocab", str(tmp_path / "vocab.txt"), "--output", str(tmp_path / "c")]
@@ -122,7 +122,9 @@ def test_given_model_with_vocabulary_and_shards(text: Path, tmp_path: Path) -> N
         (["--sentencepiece-model", "nowhere.model"], "nowhere.model does not exist"),
     ],
 )
-def test_rejects_flags(text: Path, tmp_path: Path, flags: list[object], message: str) -> None:
+def test_rejects_invalid_flags(
+    text: Path, tmp_path: Path, flags: list[object], message: str
+) -> None:
     with pytest.raises(BilmError, match=message):
         build(text, tmp_path / "c", *flags)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]

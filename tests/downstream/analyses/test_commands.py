@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 
 
 @pytest.mark.parametrize("name", ["layers", "penalty", "sample_efficiency", "probe", "neighbours"])
-def test_help_imports_no_large_library(name: str) -> None:
+def test_help_does_not_import_large_libraries(name: str) -> None:
     code = (
         "import sys\n"
         f"from downstream.analyses.{name} import main\n"

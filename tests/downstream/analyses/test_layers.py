@@ -36,7 +36,7 @@ def test_compares_all_layers_with_each_layer(
     assert "| layer 2 (top)" in capsys.readouterr().out
 
 
-def test_table_and_page() -> None:
+def test_formats_table_and_page() -> None:
     accuracy = Accuracy(mean=0.5, std=0.01, values=[0.49, 0.51])
     figures = HeadFigures([0, 1], accuracy, accuracy, [0.25, 0.75], [0.0, 0.0], gamma=1.0)
     data = DataSettings(train="train.csv", test="test.csv")
@@ -73,6 +73,6 @@ def test_table_and_page() -> None:
         (["--finetune"], "--finetune is supported only by downstream.classify"),
     ],
 )
-def test_rejects_mistakes(place: Path, more: list[str], message: str) -> None:
+def test_rejects_invalid_flags(place: Path, more: list[str], message: str) -> None:
     with pytest.raises(BilmError, match=message):
         main(head_flags(place, "mistake", *more))

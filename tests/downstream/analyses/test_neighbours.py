@@ -47,7 +47,7 @@ def test_lists_neighbours_of_a_query_in_plain_text(
     assert (place / "plain" / "neighbours.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_labelled_text_measures_the_share_of_the_same_label(place: Path) -> None:
+def test_measures_share_of_neighbours_with_the_same_label(place: Path) -> None:
     main(flags(place, "labelled", "--text", str(place / "train.csv"), "--label-column", "label"))
     tree = json.loads((place / "labelled" / "results.json").read_text("utf-8"))
     assert len(tree["same_label_share"]) == 3
@@ -70,6 +70,6 @@ def test_labelled_text_measures_the_share_of_the_same_label(place: Path) -> None
         (["--text", "nowhere.txt"], "cannot read nowhere.txt: No such file"),
     ],
 )
-def test_rejects_mistakes(place: Path, more: list[str], message: str) -> None:
+def test_rejects_invalid_flags(place: Path, more: list[str], message: str) -> None:
     with pytest.raises(BilmError, match=message):
         main(flags(place, "mistake", "--text", str(place / "text.txt"), *more))

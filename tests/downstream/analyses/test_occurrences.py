@@ -84,7 +84,7 @@ def test_query_is_not_its_own_neighbour() -> None:
     assert first.nearest[1].cosine == 0.0
 
 
-def test_plane_has_the_variance_of_two_components() -> None:
+def test_plane_explains_the_variance_of_two_components() -> None:
     rng = np.random.default_rng(0)
     flat = rng.standard_normal((20, 2)).astype(np.float32) @ np.ones((2, 5), np.float32)
     points, variance = principal_plane(flat)

@@ -76,6 +76,6 @@ def test_lstm_layers_use_context_and_layer_0_does_not(
         (["--train", "nowhere.conllu"], "cannot read nowhere.conllu: No such file"),
     ],
 )
-def test_rejects_mistakes(place: Path, more: list[str], message: str) -> None:
+def test_rejects_invalid_flags(place: Path, more: list[str], message: str) -> None:
     with pytest.raises(BilmError, match=message):
         main(flags(place, "mistake", *more))

@@ -46,7 +46,7 @@ def three_classes() -> Task:
     return Task(files, classes, splits)
 
 
-def test_part_has_every_class_and_contains_smaller_parts() -> None:
+def test_part_contains_every_class_and_all_smaller_parts() -> None:
     task = three_classes()
     parts = [part_of(task, share, seed=4) for share in (0.01, 0.2, 1.0)]
     places = [set(part.splits["train"].places.tolist()) for part in parts]
@@ -69,6 +69,6 @@ def test_part_has_every_class_and_contains_smaller_parts() -> None:
         (["--mix", "none", "--vectors", "v.txt"], "remove --mix none"),
     ],
 )
-def test_rejects_mistakes(place: Path, more: list[str], message: str) -> None:
+def test_rejects_invalid_flags(place: Path, more: list[str], message: str) -> None:
     with pytest.raises(BilmError, match=message):
         main(head_flags(place, "mistake", *more))

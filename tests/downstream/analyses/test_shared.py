@@ -37,7 +37,7 @@ def test_heads_without_a_mix_have_no_shares() -> None:
     assert (figures.shares, figures.shares_std, figures.gamma) == ([], [], None)
 
 
-def test_uses_three_seeds_unless_given() -> None:
+def test_uses_three_seeds_by_default() -> None:
     data = DataSettings(train="train.csv", test="test.csv")
     settings = Settings(model="model", output="output", data=data)
     assert analysis_settings(settings).train.num_seeds == 3

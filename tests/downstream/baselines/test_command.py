@@ -91,7 +91,7 @@ def test_runs_without_model_and_vectors(place: Path) -> None:
         ),
     ],
 )
-def test_rejects_mistakes(place: Path, more: list[str], message: str) -> None:
+def test_rejects_invalid_flags(place: Path, more: list[str], message: str) -> None:
     with pytest.raises(BilmError, match=message):
         main(flags(place, "mistake", *more))
     assert not (place / "mistake").exists()
@@ -103,7 +103,7 @@ def test_rejects_vectors_without_a_word_of_the_texts(place: Path) -> None:
         main(flags(place, "x", "--which", "glove", "--vectors", str(place / "strange.txt")))
 
 
-def test_mistake_exits_with_2_and_no_traceback(place: Path) -> None:
+def test_invalid_flag_exits_with_2_without_traceback(place: Path) -> None:
     command = [sys.executable, "-m", "downstream.baselines"]
     done = subprocess.run(
         [*command, *flags(place, "x", "--which", "bert")], cwd=ROOT, capture_output=True, text=True
@@ -112,7 +112,7 @@ def test_mistake_exits_with_2_and_no_traceback(place: Path) -> None:
     assert done.stderr.startswith("error: --which contains")
 
 
-def test_help_imports_no_large_library() -> None:
+def test_help_does_not_import_large_libraries() -> None:
     code = (
         "import sys\n"
         "from downstream.baselines.__main__ import main\n"

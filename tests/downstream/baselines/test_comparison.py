@@ -31,7 +31,7 @@ def settings(model: str | None = None, vectors: str | None = None) -> BaselineSe
     return BaselineSettings(model=model, output="output", data=data, head=head)
 
 
-def test_chooses_all_that_can_run_by_default() -> None:
+def test_selects_all_runnable_baselines_by_default() -> None:
     assert chosen_names(None, settings(model="model", vectors="vectors.txt")) == NAMES
     assert chosen_names(None, settings()) == (
         "majority",
@@ -59,7 +59,7 @@ def test_rejects_names_that_cannot_run(which: str, message: str) -> None:
         chosen_names(which, settings())
 
 
-def test_table_and_page() -> None:
+def test_formats_table_and_page() -> None:
     baselines = [baseline("tfidf", 0), baseline("svm", 1)]
     table = baselines_table(baselines)
     _, _, first, second = table.splitlines()

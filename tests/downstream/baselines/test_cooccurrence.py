@@ -59,7 +59,7 @@ def test_words_of_one_topic_are_similar() -> None:
     assert np.mean(same) > np.mean(other) + 0.4
 
 
-def test_vectors_follow_the_seed_and_sizes() -> None:
+def test_vectors_are_reproducible_and_have_the_given_sizes() -> None:
     texts = [text.split() for _, text in topic_texts(60, 0)]
     one, same = (svd_vectors(texts, dim=5, window=3, seed=3) for _ in range(2))
     np.testing.assert_array_equal(one.table, same.table)

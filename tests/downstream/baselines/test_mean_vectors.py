@@ -19,7 +19,7 @@ def test_mean_covers_known_words_only() -> None:
     np.testing.assert_allclose(means, expected, rtol=1e-6)
 
 
-def test_skip_gram_follows_its_seed() -> None:
+def test_skip_gram_depends_on_seed() -> None:
     texts = [text.split() for _, text in topic_texts(60, 0)]
     options = {"dim": 8, "window": 3, "epochs": 2, "min_count": 1}
     one, same, other = (skip_gram(texts, **options, seed=seed) for seed in (1, 1, 2))

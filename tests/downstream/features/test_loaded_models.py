@@ -13,7 +13,7 @@ def save(directory: Path, seed: int) -> PretrainedBiLm:
     return model
 
 
-def test_model_is_loaded_once_and_again_if_it_changes(tmp_path: Path) -> None:
+def test_loads_model_once_and_reloads_on_change(tmp_path: Path) -> None:
     save(tmp_path / "model", 0)
     first, digest = embedder_at(tmp_path / "model"), digest_at(tmp_path / "model")
     assert embedder_at(str(tmp_path / "model")) is first
@@ -22,7 +22,7 @@ def test_model_is_loaded_once_and_again_if_it_changes(tmp_path: Path) -> None:
     assert digest_at(tmp_path / "model") != digest
 
 
-def test_best_model_of_a_run_is_watched(tmp_path: Path) -> None:
+def test_reloads_changed_best_model_of_a_run(tmp_path: Path) -> None:
     save(tmp_path / "run" / "best", 0)
     digest = digest_at(tmp_path / "run")
     save(tmp_path / "run" / "best", 1)

@@ -18,7 +18,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "rows.bin"
 
 
-def test_rows_are_right_when_pages_are_released(
+def test_rows_are_correct_after_pages_are_released(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mapped_rows, "_RESIDENT_BYTES", 50)

@@ -92,7 +92,7 @@ def test_different_inputs_have_different_stores(tmp_path: Path) -> None:
         ("files", "no", "files"),
     ],
 )
-def test_rejects_store_with_wrong_record(
+def test_rejects_store_with_mismatched_record(
     tmp_path: Path, key: str, value: Any, message: str
 ) -> None:
     path = make(tmp_path).directory / "store.json"
@@ -142,7 +142,7 @@ def record_digests(directory: Path) -> None:
         ("types.json", b"[]", "do not agree"),
     ],
 )
-def test_rejects_inconsistent_files_with_right_digests(
+def test_rejects_inconsistent_files_with_valid_digests(
     tmp_path: Path, name: str, data: bytes | None, message: str
 ) -> None:
     path = make(tmp_path).directory / name

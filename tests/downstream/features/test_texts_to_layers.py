@@ -23,7 +23,7 @@ def test_tokenize_truncates_texts() -> None:
     assert tokenize(tiny_bilm(), ["a b c"], TextReading(max_words=2)) == [["a", "b"]]
 
 
-def test_raw_text_needs_a_tokenizer() -> None:
+def test_requires_tokenizer_for_raw_text() -> None:
     model = tiny_bilm()
     bare = PretrainedBiLm(model.model, model.vocabulary, None)
     assert tokenize(bare, ["a b"], TextReading(tokenized=True)) == [["a", "b"]]
@@ -53,6 +53,6 @@ def test_mean_is_accumulated_in_float64() -> None:
     np.testing.assert_array_equal(pool_words(words), [[np.float32(1 / 3)], [np.float32(1e8)]])
 
 
-def test_poolings_of_heads() -> None:
+def test_returns_poolings_of_each_head() -> None:
     heads = ("mean", "max", "mean_max", "gru")
     assert [poolings_of(head) for head in heads] == [[0], [1], [0, 1], []]

@@ -50,12 +50,12 @@ def test_reads_words_with_spaces_after_the_first_line(tmp_path: Path) -> None:
         ("cat\n", "line 1 is not a word and its numbers"),
     ],
 )
-def test_rejects_bad_files(tmp_path: Path, content: str, message: str) -> None:
+def test_rejects_invalid_files(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         WordVectors.read(write(tmp_path / "v.txt", content))
 
 
-def test_rejects_missing_and_cut_files(tmp_path: Path) -> None:
+def test_rejects_missing_and_truncated_files(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot read .*none\.txt: No such file"):
         WordVectors.read(tmp_path / "none.txt")
     with pytest.raises(CorpusError, match="cannot read the word vectors"):

@@ -5,7 +5,7 @@ import torch
 from downstream.heads.layers import Dropout, masked_max, masked_mean, reversed_places, take_places
 
 
-def test_dropout_share_and_scale() -> None:
+def test_dropout_drops_share_and_scales_the_rest() -> None:
     torch.manual_seed(0)
     dropped = Dropout(0.25)(torch.ones(200, 10, 20))
     assert set(dropped.unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}

@@ -94,5 +94,7 @@ def test_rejects_missing_layer() -> None:
         ([0.5, 2.0, -1.0], [[0.5, 2.0, -1.0]]),
     ],
 )
-def test_layer_shares_of_fixed_mixes(mix: str | list[float], expected: list[list[float]]) -> None:
+def test_fixed_mixes_return_layer_shares(
+    mix: str | list[float], expected: list[list[float]]
+) -> None:
     np.testing.assert_allclose(layer_shares(mix, 3), expected)

@@ -27,7 +27,7 @@ def settings(*flags: str) -> Settings:
     return read_settings(parsed(list(flags)), Settings)
 
 
-def test_flags_without_a_file() -> None:
+def test_reads_flags_without_config_file() -> None:
     chosen = settings(
         *NEEDED, "--mix", "trainable,top", "--mix", "layer:1", "--text-columns", "2,3"
     )
@@ -59,7 +59,7 @@ def test_flags_override_the_file(tmp_path: Path) -> None:
         ("[]", "contains a list; expected a JSON object"),
     ],
 )
-def test_rejects_wrong_files(tmp_path: Path, text: str, message: str) -> None:
+def test_rejects_invalid_config_files(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "task.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
@@ -81,7 +81,7 @@ def test_rejects_wrong_files(tmp_path: Path, text: str, message: str) -> None:
         (["--seeds", "0"], "train.num_seeds"),
     ],
 )
-def test_rejects_wrong_values(flags: list[str], message: str) -> None:
+def test_rejects_invalid_values(flags: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         settings(*NEEDED, *flags)
 
@@ -93,12 +93,12 @@ def test_reports_all_missing_settings_at_once() -> None:
         assert f"{name}: is missing" in str(caught.value)
 
 
-def test_baselines_need_no_model() -> None:
+def test_baselines_do_not_require_a_model() -> None:
     assert read_settings(parsed(NEEDED[2:]), BaselineSettings).model is None
 
 
 @pytest.mark.parametrize("module", ["downstream.classify", "downstream.predict"])
-def test_help_imports_no_torch(module: str) -> None:
+def test_help_does_not_import_torch(module: str) -> None:
     code = (
         "import sys, contextlib, io, importlib\n"
         f"main = importlib.import_module({module!r}).main\n"

@@ -44,7 +44,7 @@ def test_given_values_replace_the_defaults() -> None:
     assert chosen.head.hidden == 0
 
 
-def test_mix_none_needs_vectors_at_the_input() -> None:
+def test_mix_none_requires_vectors_at_the_input() -> None:
     none = MixSettings(kinds=("none",))
     with pytest.raises(ValueError, match=r"set head\.vectors"):
         HeadTraining(mix=none)
@@ -53,7 +53,7 @@ def test_mix_none_needs_vectors_at_the_input() -> None:
         HeadTraining(mix=none, head=both)
 
 
-def test_settings_pass_their_sections_to_the_training() -> None:
+def test_head_training_has_the_sections_of_the_settings() -> None:
     data = DataSettings(train="a.csv", test="b.csv")
     settings = Settings(model="m", output="o", data=data, mix=MixSettings(penalty=0.5))
     assert settings.head_training == HeadTraining(mix=MixSettings(penalty=0.5))

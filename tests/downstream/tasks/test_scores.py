@@ -8,7 +8,7 @@ import pytest
 from downstream.tasks.scores import mean_and_spread, score
 
 
-def test_scores_of_a_small_example() -> None:
+def test_scores_match_hand_computed_values() -> None:
     truth = np.array([0, 0, 0, 1, 1, 2])
     predicted = np.array([0, 0, 1, 1, 1, 0])
     scores = score(truth, predicted, ["a", "b", "c"])

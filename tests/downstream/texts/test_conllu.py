@@ -39,7 +39,7 @@ def test_every_syntactic_word_has_one_tag(tmp_path: Path, name: str) -> None:
         (b"# a\n\xff\xfe", "line 2 is not UTF-8"),
     ],
 )
-def test_rejects_other_files(tmp_path: Path, data: bytes, message: str) -> None:
+def test_rejects_invalid_files(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "a.conllu").write_bytes(data)
     with pytest.raises(CorpusError, match=message):
         list(read_conllu(tmp_path / "a.conllu"))

@@ -38,7 +38,7 @@ def test_reads_numbered_columns_of_a_file_with_header(tmp_path: Path) -> None:
     assert data.texts == ("one",)
 
 
-def test_tsv_has_no_quotes(tmp_path: Path) -> None:
+def test_tsv_does_not_interpret_quotes(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", 'text\tlabel\nhe said "no\tx\n')
     assert read_labelled(path).texts == ('he said "no',)
 
@@ -90,7 +90,7 @@ def test_reads_gzip_and_byte_order_mark(tmp_path: Path) -> None:
         ("text,label\n", "has no rows"),
     ],
 )
-def test_rejects_bad_csv(tmp_path: Path, content: str, message: str) -> None:
+def test_rejects_invalid_csv(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         read_labelled(write(tmp_path / "a.csv", content))
 
@@ -108,7 +108,7 @@ def test_rejects_bad_csv(tmp_path: Path, content: str, message: str) -> None:
         ('{"text": "a", "text": "b", "label": "x"}', "a key is duplicated"),
     ],
 )
-def test_rejects_bad_jsonl(tmp_path: Path, line: str, message: str) -> None:
+def test_rejects_invalid_jsonl(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         read_labelled(write(tmp_path / "a.jsonl", line + "\n"))
 
@@ -134,7 +134,7 @@ def test_rejects_files_that_are_not_text(tmp_path: Path) -> None:
         ("a", ("1",), "two of the columns 1, a are the same"),
     ],
 )
-def test_rejects_bad_columns(
+def test_rejects_invalid_columns(
     tmp_path: Path, label: str, texts: tuple[str, ...], message: str
 ) -> None:
     path = write(tmp_path / "a.csv", "a,b,c\nd,e,f\n")

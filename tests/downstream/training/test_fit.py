@@ -54,7 +54,7 @@ def train(chosen: HeadTraining, seed: int = 0, shift: float = 1.5) -> tuple[Text
     return model, history
 
 
-def test_learns_and_finds_the_informative_layer() -> None:
+def test_learns_to_weight_the_informative_layer() -> None:
     model, history = train(settings())
     assert max(history.validation_accuracy) > 0.85
     shares = model.shares()["input"]
