@@ -35,7 +35,7 @@ NOTES = """\
 
 
 def write_page(figures: list[Figure], path: Path) -> None:
-    """Write the page and, beside it, its plot."""
+    """Write the page and, next to it, its plot."""
     commands = [figure["command"] for figure in figures if "command" in figure]
     by_name: dict[str, list[Figure]] = {}
     for figure in figures:

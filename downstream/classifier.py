@@ -103,7 +103,7 @@ class TextClassifier:
     ) -> Iterator[npt.NDArray[np.float32]]:
         for i, text in enumerate(texts):
             if not text.strip():
-                raise CorpusError(f"text {i + 1} of {len(texts)} is empty")
+                raise CorpusError(f"text {i + 1} of {len(texts)} is empty; remove it")
         words = tokenize(self._embedder.pretrained, texts, self.description.reading)
         with progress.bar("texts", total=len(texts)) as bar:
             # Texts are processed in windows, which bounds the memory for the layers.

@@ -1,6 +1,6 @@
 """Find code that could execute the contents of a file: pickle, eval, shell commands and the like.
 
-No module of the project may contain such code. It is found in the syntax tree.
+No module of the project may contain such code. The syntax tree is searched for it.
 """
 
 from __future__ import annotations

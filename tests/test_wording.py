@@ -19,7 +19,7 @@ PHRASES = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-# The code writes tokenizer, optimizer, normalize; so does the prose.
+# Prose uses the spelling of the code: tokenizer, optimizer, normalize.
 SPELLING = re.compile(
     r"\b(token|optim|initial|normal|standard|regular|recogn|serial|parallel|vector|memor)is"
     r"(e|es|ed|er|ers|ing|ation|ations)\b|\b(behaviour|colour)s?\b",
@@ -47,7 +47,7 @@ def texts() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", texts(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_wording(path: Path) -> None:
+def test_contains_no_discouraged_wording(path: Path) -> None:
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         match = PHRASES.search(line) or SPELLING.search(line)

@@ -25,8 +25,11 @@ class MappedRows:
         self.shape = shape
         num_bytes = dtype.itemsize * math.prod(shape)
         with open_regular(path, CheckpointError) as file:
-            if num_bytes == 0 or os.fstat(file.fileno()).st_size != num_bytes:
-                raise CheckpointError(f"{path} must have {num_bytes:,} bytes, for rows {shape}")
+            size = os.fstat(file.fileno()).st_size
+            if num_bytes == 0 or size != num_bytes:
+                raise CheckpointError(
+                    f"{path} has {size:,} bytes; expected {num_bytes:,} for rows of shape {shape}"
+                )
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._rows = np.frombuffer(self._map, dtype=dtype).reshape(shape)
         self._resident = 0

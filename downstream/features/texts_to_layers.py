@@ -51,7 +51,7 @@ def tokenize(
     for text in progress.bar("texts", items=texts, total=len(texts)):
         words = split(text)[: reading.max_words]
         if not words:
-            raise CorpusError(f"text {len(result) + 1} ({text[:60]!r}) has no words")
+            raise CorpusError(f"text {len(result) + 1} ({text[:60]!r}) has no words; remove it")
         result.append(words)
     return result
 

@@ -68,7 +68,7 @@ class WordVectors:
                 rows[word] = len(rows)
                 kept.frombytes(vector.tobytes())
         if total is None:
-            raise CorpusError(f"{path} has no vectors")
+            raise CorpusError(f"{path} has no vectors; expected one word and its numbers per line")
         table = np.asarray(kept, dtype=np.float32).reshape(len(rows), len(total))
         return cls(rows, table, (total / count).astype(np.float32))
 

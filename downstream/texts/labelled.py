@@ -100,7 +100,7 @@ def read_labelled(
     labels = []
     for row in rows:
         if not row.label:
-            raise CorpusError(f"{path}, line {row.line}: the label is empty")
+            raise CorpusError(f"{path}, line {row.line}: the label is empty; remove the row")
         labels.append(row.label)
     return LabelledTexts(tuple(row.text for row in rows), tuple(labels), str(path))
 

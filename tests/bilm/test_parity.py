@@ -1,4 +1,4 @@
-"""Parity with the figures of the original, and proof that parity fails for a wrong model."""
+"""Parity with the original implementation, and its failure for models with a fault."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Run all rows of docs/reliability.md: `python -m tests.chaos` (`make chaos`).
 
-The rows are run one after the other and their figures are stored; at the end the page is written,
-and the exit code is 1 if any row failed. `--only 2 13` runs these rows and keeps the figures of the
-others.
+Runs the rows one after the other, stores their figures, and writes the page. The exit code is 1 if
+any row failed. `--only 2 13` runs these rows and keeps the figures of the others.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-/* Faults in the writes, syncs and renames of a process below one directory.
+/* Inject faults into the writes, syncs and renames of a process below one directory.
  *
- * Preloaded (LD_PRELOAD). Operations on files below the armed directory are counted from 1; the one
+ * Loaded with LD_PRELOAD. Operations on files below the armed directory are counted from 1; the one
  * with the chosen number fails:
  *   error   it does nothing and returns EIO;
  *   full    a write writes half of its bytes, and all later ones return ENOSPC, as on a full disk;
  *   death   a write writes half of its bytes, and the process is killed by SIGKILL;
  *   group   as death, but the whole process group (the job) is killed.
- * Armed by faults_arm(), or at the start by FAULTS_DIRECTORY, FAULTS_AT and FAULTS_KIND.
+ * Armed by faults_arm(), or at startup by FAULTS_DIRECTORY, FAULTS_AT and FAULTS_KIND.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

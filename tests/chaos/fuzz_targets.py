@@ -1,4 +1,4 @@
-"""The targets of fuzzing: readers, the mutations that are drawn for them, and one attempt of each.
+"""Fuzz targets: readers, the mutations drawn for them, and a function that makes one attempt.
 
 A reader of a mutated file may raise only a `BilmError`.
 """
@@ -37,11 +37,11 @@ from tests.chaos.mutations import (
 from tests.chaos.readable_files import read_corpus
 from tests.chaos.sandbox import sign_corpus
 
-Attempt = Callable[[Any, int], None]  # of a drawn value, and the number of its variant
+Attempt = Callable[[Any, int], None]  # takes a drawn value and the number of its variant
 
 
 class Target(NamedTuple):
-    """A reader, and the strategy of the values that are drawn for it."""
+    """A reader, and the strategy that draws values for it."""
 
     strategy: st.SearchStrategy[Any]
     make: Callable[[Path, Path], Attempt]  # from the artifacts and a working directory

@@ -1,6 +1,6 @@
 """Fuzz a reader: `python -m tests.chaos.fuzzing TARGET COUNT SEED ARTIFACTS WORK`.
 
-Readers that run the C code of a library (HDF5, sentencepiece) are fuzzed in a process of their own,
+Readers that run the C code of a library (HDF5, sentencepiece) are fuzzed in a separate process,
 so that a crash of the interpreter is counted as a failure. Hypothesis draws the mutations from the
 seed.
 """

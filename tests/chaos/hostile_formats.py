@@ -76,7 +76,7 @@ TENSOR_FILES = (
 
 
 def tensor_cases() -> Iterator[Case]:
-    """Yield each malformed safetensors file for each of their readers."""
+    """Yield each malformed safetensors file for each reader of that format."""
     for what, data in TENSORS.items():
         for where in TENSOR_FILES:
             if "dump" not in where and what.startswith("shapes"):

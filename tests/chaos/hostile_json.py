@@ -230,7 +230,7 @@ def _invalid_pieces(sandbox: Sandbox) -> Attack:
 
 
 def _other_weights(sandbox: Sandbox) -> Attack:
-    """Replace the weights of a model directory by those in the published format."""
+    """Replace the weights of a model directory with weights in the published format."""
     path = sandbox.inside / "model/model.safetensors"
     path.write_bytes((sandbox.inside / "published/weights.hdf5").read_bytes())
     return Attack(lambda: PretrainedBiLm.from_pretrained(path.parent), path.name)

@@ -1,4 +1,4 @@
-"""Jobs: wait for them, kill them by process id, and read their progress."""
+"""Wait for jobs, kill them by process id, and read their progress."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def wait_until(
         if process.poll() is not None:
             return False
         time.sleep(pause)
-    raise AssertionError(f"neither the condition nor the exit within {SECONDS} s")
+    raise AssertionError(f"the job neither met the condition nor exited within {SECONDS} s")
 
 
 def is_saving(output: Path) -> bool:

@@ -43,7 +43,7 @@ def variant_of(drawn: list[tuple[str, int, Any]], variant: int) -> list[tuple[st
 def mutated(
     data: bytes, edits: list[tuple[str, int, bytes]], positions: list[int] | None = None
 ) -> bytes:
-    """Return `data` after `edits`; with `positions`, every other one is at one of these."""
+    """Return `data` after `edits`; with `positions`, every second edit is at one of them."""
     result = bytearray(data)
     for kind, number, blob in edits:
         size = max(1, len(result))

@@ -1,4 +1,4 @@
-"""The files that the project reads, and the action of a user that reads each of them."""
+"""The files that the project reads, and the user action that reads each of them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Row:
         return self.tried - len(self.failures)
 
     def as_json(self, seconds: float) -> dict[str, Any]:
-        """Return the line of the file of figures."""
+        """Return the results as a line of the file of figures."""
         return {
             "row": self.number,
             "title": self.title,

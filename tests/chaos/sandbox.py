@@ -75,7 +75,7 @@ class Sandbox:
         return pickle.dumps(Touch(self.marker))
 
     def torch_saved(self) -> bytes:
-        """Return the same object as a zip archive by torch.save."""
+        """Return the same object as a zip archive written by torch.save."""
         path = self.inside / "saved.pt"
         torch.save({"state": Touch(self.marker)}, path)
         data = path.read_bytes()

@@ -59,7 +59,7 @@ def child(directory: Path, at: int, kind: str) -> int:
 
 
 def problem_of(directory: Path, code: int) -> str | None:
-    """Return the problem that a resumed run would have; None for none."""
+    """Return the problem that a resumed run would have, or None."""
     if code not in (DIED, FAILED, SAVED):
         return f"the saving process exited with {code}"
     try:

@@ -1,4 +1,4 @@
-"""Row 8: a checkpoint without one of its fields is rejected, or gives another curve."""
+"""Row 8: a checkpoint without one of its fields is rejected, or gives a different curve."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.conftest import ROOT
 from tests.launch.launching import TINY, build_demo_corpus, environment, launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.chaos]
-# A line covers four steps and the checkpoint is between two lines, so that the sums matter; the
-# best perplexity so far is not improved soon, so that it matters too.
+# A line of metrics covers four steps and the checkpoint is between two lines, so that the sums
+# affect the curve; the best perplexity is not improved soon, so that it affects the curve too.
 SETTINGS = (
     "model.dropout=0.2",
     "train.log.every_steps=4",

@@ -48,7 +48,7 @@ def cases(bombs: bool) -> Iterator[Case]:
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    """Raise an error in a block that waits for a pipe, or reads a device without end."""
+    """Raise TimeoutError in a block that waits for a pipe or reads an endless device."""
 
     def stop(number: int, frame: object) -> None:
         raise TimeoutError(f"not finished within {seconds} s")

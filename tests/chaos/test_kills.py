@@ -47,7 +47,7 @@ def test_fifty_kills(tmp_path: Path) -> None:
 def _chain(
     results: Row, corpus: Path, directory: Path, rng: random.Random, ranks: int, kills: int
 ) -> None:
-    """Kill a run repeatedly; it must end like a run that was not killed."""
+    """Kill a run repeatedly; its result must equal that of a run that was not killed."""
     settings = (*SETTINGS, f"train.max_steps={STEPS}")
     unbroken, broken = directory / "unbroken" / "run", directory / "broken" / "run"
     launch(corpus, unbroken, *settings, ranks=ranks)

@@ -110,7 +110,7 @@ def test_twenty_thousand_steps(tmp_path: Path) -> None:
 
 
 def _time_workload() -> float:
-    """Return the CPU seconds of a fixed workload, not counting the time without the CPU."""
+    """Return the CPU seconds of a fixed workload, not counting time spent waiting for the CPU."""
     start, total = time.thread_time(), 0
     for number in range(120_000):
         total += number * number % 7

@@ -1,4 +1,4 @@
-"""Build corpora in tests: inputs, a short way to build, and a check that a build fails."""
+"""Build corpora in tests: inputs, a function that builds, and a check that a build fails."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class _OnNumbers:
 
 
 def _text(row: npt.NDArray[Any]) -> str | float:
-    """Write a row as a text: the larger a number, the more often the first word of its column.
+    """Write a row as a text: larger numbers repeat the first word of their column more often.
 
     NaN and infinity stay numbers, as missing values in a table of texts do.
     """

@@ -60,7 +60,7 @@ def build_demo_corpus(directory: Path, sentences: int = 600) -> Path:
 
 
 def command_for(corpus: Path, output: Path, *overrides: str, ranks: int | None = 1) -> list[str]:
-    """Return the command line of a tiny run; `ranks=None` does without the deepspeed launcher."""
+    """Return the command line of a tiny run; `ranks=None` omits the deepspeed launcher."""
     config = output.parent / "tiny.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     config.write_text(json.dumps(TINY), encoding="utf-8")
@@ -81,7 +81,7 @@ def deepspeed(ranks: int) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a launch: one thread per rank, and the packages of this tree."""
+    """Return the environment of a launch: one thread per rank, and packages of this checkout."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
 

@@ -1,4 +1,4 @@
-"""The commands beside training: plan, evaluate, export and convert."""
+"""The commands other than training: plan, evaluate, export and convert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the command: its output, kills at random times, a full disk, its memory."""
+"""The embed command: its output, kills at random times, a full disk, and its memory use."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_resumes_after_kill_9_at_any_time(model: Path, long_text: Path, tmp_path
 
 
 def test_does_not_resume_with_changed_text(model: Path, tmp_path: Path) -> None:
-    """Simulate a full disk by a limit on the size of files."""
+    """Simulate a full disk with a limit on file sizes."""
     text, output = tmp_path / "text.txt", tmp_path / "out.hdf5"
     text.write_text("some words in a line\n" * 300)
     places = ("--model", model, "--input", text, "--output", output)

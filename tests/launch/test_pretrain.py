@@ -1,4 +1,4 @@
-"""Launches of training: ranks, ZeRO stages and accumulation do not change the result."""
+"""Training launches: ranks, ZeRO stages and accumulation do not change the result."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_bfloat16_is_close_to_float32(corpus: Path, sampled: Path, tmp_path: Pat
 
 
 def test_demo_losses_equal_stored_losses(tmp_path: Path) -> None:
-    """A change of the curve needs an entry in CHANGELOG.md."""
+    """A change to the losses requires an entry in CHANGELOG.md."""
     stored = json.loads((ROOT / "tests" / "launch" / "demo_losses.json").read_text())
     corpus = build_demo_corpus(tmp_path, sentences=60_000)
     command = [
@@ -162,7 +162,7 @@ def test_demo_losses_equal_stored_losses(tmp_path: Path) -> None:
 
 
 def test_starts_from_another_model(corpus: Path, sampled: Path, tmp_path: Path) -> None:
-    """The first loss of a run that starts from another is lower than that of the other."""
+    """A run that starts from another model has a lower first loss than the run of that model."""
     launch(corpus, tmp_path / "a" / "run", f"train.init_from={sampled}", ranks=None)
     assert sum(losses(tmp_path / "a" / "run")[0]) < sum(losses(sampled)[1])
     done = launch(

@@ -1,4 +1,4 @@
-"""The text of the `corpus` fixture, and ways to read and forge it."""
+"""The text of the `corpus` fixture, and functions that read and forge the corpus."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Slot = tuple[str, str, str | None, str | None]  # inputs and targets, forward an
 
 
 def numbered(lengths: list[int]) -> list[Sentence]:
-    """Return sentences of distinct words, so that a prediction identifies its place."""
+    """Return sentences of distinct words, so that a prediction identifies its position."""
     return [[f"{i}.{j}" for j in range(length)] for i, length in enumerate(lengths)]
 
 

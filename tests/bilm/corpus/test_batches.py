@@ -56,7 +56,7 @@ def test_closing_the_iterator_ends_its_threads(tmp_path: Path) -> None:
 
 
 def damage_word(corpus: Corpus, block: int) -> None:
-    """Write the id of no word into a block, without a change that the corpus could notice."""
+    """Write an invalid word id into a block, such that the corpus cannot detect the change."""
     shard = corpus.splits["train"].shards[0]
     path = corpus.path / shard.name
     before = path.stat()

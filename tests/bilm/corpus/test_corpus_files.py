@@ -24,7 +24,7 @@ def is_rejected(path: Path) -> bool:
 @pytest.mark.parametrize("kind", ["shards", "others"])
 @pytest.mark.parametrize("damage", ["flip", "truncate"])
 def test_detects_flipped_bits_and_truncation(corpus: Corpus, kind: str, damage: str) -> None:
-    """2,000 bit flips and 2,000 truncations of shards, and 500 each of the other files."""
+    """Try 2,000 bit flips and 2,000 truncations of shards, and 500 of each of the other files."""
     assert not is_rejected(corpus.path)
     names = sorted(
         p.name for p in corpus.path.iterdir() if (p.suffix == ".tar") == (kind == "shards")
@@ -136,7 +136,7 @@ def test_checks_at_most_once_per_second(corpus: Corpus, monkeypatch: pytest.Monk
     corpus.files.check_unchanged()
     overwrite(corpus.path / "train-00000.tar")
     clock.monotonic = lambda: 100.9
-    corpus.files.check_unchanged()  # too soon to look again
+    corpus.files.check_unchanged()  # the last check was less than a second ago
     clock.monotonic = lambda: 101.1
     with pytest.raises(CorpusError, match=r"changed since it was opened.*train-00000\.tar"):
         corpus.files.check_unchanged()

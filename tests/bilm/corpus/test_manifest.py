@@ -95,7 +95,7 @@ def test_rejects_invalid_fields(corpus: Corpus, place: str, value: Any, message:
 
 
 def edit_place(content: Any, place: str, value: Any) -> None:
-    """Set or delete the value at a dotted place (`~` is a dot in a name)."""
+    """Set or delete the value at a dotted path (`~` is a dot in a name)."""
     *path, last = [int(k) if k.isdigit() else k.replace("~", ".") for k in place.split(".")]
     for key in path:
         content = content[key]
@@ -114,7 +114,7 @@ def places_in(content: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
 
 
 def test_unusual_values_raise_only_corpus_errors(corpus: Corpus) -> None:
-    """Replaces every value of corpus.json in turn, with a matching fingerprint."""
+    """Replace every value of corpus.json in turn, with a matching fingerprint."""
     original = json.loads((corpus.path / "corpus.json").read_text())
     odd = [None, True, -1, 0, 1, 64, 2**53, 10**25, 0.5, "", "../x", "\ud800", [], [[0] * 4], {}]
     rejected = 0

@@ -35,7 +35,7 @@ from tests.conftest import GOLDEN
 
 @dataclass(frozen=True)
 class Case:
-    """A corpus, and a way to read it."""
+    """A corpus, and the settings for reading it."""
 
     lengths: list[int]
     shard_words: int = 9
@@ -120,7 +120,7 @@ def test_epoch_has_every_prediction_once_for_any_ranks_and_workers(case: Case) -
 
 
 def check_exactly_once(steps: list[list[list[Slot]]], sentences: list[Sentence]) -> None:
-    """Input and target of a numbered word identify the sentence, position and direction."""
+    """The input and target of a numbered word identify the sentence, position and direction."""
     slots = [slot for step in steps for row in step for slot in row if slot[2] is not None]
     expected = [slot for sentence in sentences for slot in predictions(sentence)]
     for direction in (0, 1):

@@ -99,7 +99,7 @@ def test_ignores_rank_that_stops_cleanly(order: tuple[int, ...], start: Start) -
 
 
 def test_survives_stop_and_continue_of_all_ranks(start: Start) -> None:
-    """Ctrl-Z and fg: silence is counted in intervals of the process itself."""
+    """As with Ctrl-Z and fg: a rank counts only intervals in which it runs itself."""
     ranks = start(2)
     for process in ranks:
         process.send_signal(signal.SIGSTOP)

@@ -61,7 +61,7 @@ def test_pooled_memory_does_not_grow_with_the_words() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 9])
 def test_orders_chunks_of_both_directions_as_in_the_text(steps: int) -> None:
-    """Each step holds the number of the word that it reads; borders hold a large number."""
+    """Each step contains the index of the word that it reads; boundaries contain 1e6."""
     num_words = [5, 3, 0]
     collector = Collector(Output("top"), num_words, num_layers=1, num_directions=2, dim=1)
     pooled = Collector(Output("top", "mean_max"), num_words, 1, 2, 1)

@@ -1,4 +1,4 @@
-"""Parts, their joining, and every state in which a killed process can leave a dump."""
+"""Parts of a dump, joining them, and every state that a killed process can leave."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_rejects_second_process_damaged_part_and_directory(tmp_path: Path) -> No
         pass
 
 
-def test_keeps_other_files(tmp_path: Path) -> None:
+def test_keeps_unrelated_files(tmp_path: Path) -> None:
     output = tmp_path / "out.hdf5"
     partial_directory(output).mkdir()
     mine = partial_directory(output) / "notes.txt"

@@ -124,7 +124,7 @@ def test_permissions_follow_the_umask(tmp_path: Path) -> None:
 def test_writing_does_not_change_the_umask_of_other_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "umask", None)  # the only way to read it is to change it for a moment
+    monkeypatch.setattr(os, "umask", None)  # reading it would change it temporarily
 
     def write() -> None:
         for number in range(20):

@@ -1,4 +1,4 @@
-"""The character CNN by table look-up against the convolutions."""
+"""The character CNN by table look-up compared with convolutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The highway layer in C against plain PyTorch."""
+"""The highway layer in C compared with plain PyTorch."""
 
 from __future__ import annotations
 

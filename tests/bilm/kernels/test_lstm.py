@@ -1,4 +1,4 @@
-"""The LSTM in C against the plain one: outputs, states and all gradients."""
+"""The LSTM in C compared with plain PyTorch: outputs, states and all gradients."""
 
 from __future__ import annotations
 

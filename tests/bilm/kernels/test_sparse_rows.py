@@ -1,4 +1,4 @@
-"""Row-wise updates against PyTorch's own optimizers on dense gradients."""
+"""Row-wise updates compared with PyTorch's optimizers on dense gradients."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_same_rows_at_every_step_equal_dense_optimizer(
         dense_weight.grad = weight.grad.clone()
         optimizer.step()
         reference.step()
-        assert table.grad is not None  # put back for the caller
+        assert table.grad is not None  # restored for the caller
     tolerance = 2e-6 if dtype == torch.float32 else 1e-14
     torch.testing.assert_close(table, dense_table, rtol=0, atol=tolerance)
     torch.testing.assert_close(weight, dense_weight, rtol=0, atol=0)

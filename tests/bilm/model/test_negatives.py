@@ -41,7 +41,7 @@ def test_draws_follow_log_uniform_distribution() -> None:
     assert log_uniform(ids, size).sum().item() == pytest.approx(1.0, abs=1e-12)
     frequency = torch.bincount(torch.cat([d.ids for d in draws]), minlength=size) / repeats
     expected = torch.stack([log_expected_count(ids, d.num_tries, size).exp() for d in draws])
-    # The expected count, given the tries, is the original's approximation.
+    # Given the number of tries, the original implementation approximates the expected count.
     assert (frequency - expected.mean(dim=0)).abs().max() < 0.02
     assert frequency.sum().item() == pytest.approx(count)
 

@@ -1,4 +1,4 @@
-"""The layer against a cell in numpy, word by word."""
+"""The layer compared with a cell in NumPy, word by word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The losses against PyTorch's own cross entropy."""
+"""The losses compared with PyTorch's cross entropy."""
 
 from __future__ import annotations
 

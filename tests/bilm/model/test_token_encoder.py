@@ -1,4 +1,4 @@
-"""The encoder against a reference in plain loops."""
+"""The encoder compared with a reference in plain loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def config(**changes: object) -> CharacterConfig:
 
 
 def randomized(encoder: TokenEncoder) -> TokenEncoder:
-    """Set random weights: initial biases of 0 or -2 would hide a wrong use of them."""
+    """Set random weights: initial biases of 0 or -2 would hide errors in their use."""
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in encoder.parameters():

@@ -22,7 +22,7 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     ".xz": lzma.compress,
     ".zst": zstandard.compress,
 }
-# Compresses badly, so that a cut is inside the compressed data.
+# Compresses poorly, so that a truncated file ends inside the compressed data.
 LINES = [f"{i * 7919 % 10007} é日 {i * i}" for i in range(20_000)]
 TEXT = "\n".join(LINES).encode()  # without a final line feed
 

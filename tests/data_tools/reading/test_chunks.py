@@ -17,7 +17,7 @@ from data_tools.reading.chunks import find_inputs, read_chunks, texts_of
 from tests.data_tools.corpus_building import IN_ORDER, build, make_lines, reject, write_lines
 from tests.data_tools.corpus_reading import REPOSITORY, digests, sentences
 
-# Compresses badly, so that a cut is inside the compressed data.
+# Compresses poorly, so that a truncated file ends inside the compressed data.
 NOISE = "".join(f"{i * 7919 % 10007} " + "\n" * (i % 11 == 0) for i in range(20_000)).encode()
 
 

@@ -13,7 +13,7 @@ TEXTS = [["a", "b", "c", "a"], ["c"], ["b", "x", "a"]]
 def test_counts_pairs_within_the_window_in_both_orders() -> None:
     pairs = cooccurrences(TEXTS, ["a", "b", "c"], window=2).toarray()
     expected = np.zeros((3, 3))
-    # a-b, a-c, b-c, b-a, c-a in the first text; b-a over the unknown x in the third
+    # a-b, a-c, b-c, b-a, c-a in the first text; b-a across the unknown x in the third
     for first, second in [(0, 1), (0, 2), (1, 2), (1, 0), (2, 0), (1, 0)]:
         expected[first, second] += 1
         expected[second, first] += 1

@@ -31,5 +31,5 @@ def test_rows_are_correct_after_pages_are_released(
 
 @pytest.mark.parametrize("shape", [(39, 3), (40, 4), (0, 3)])
 def test_rejects_wrong_size(path: Path, shape: tuple[int, ...]) -> None:
-    with pytest.raises(CheckpointError, match=r"rows\.bin must have"):
+    with pytest.raises(CheckpointError, match=r"rows\.bin has"):
         MappedRows(path, ROWS.dtype, shape)

@@ -133,7 +133,7 @@ def record_digests(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("layers.bin", b"", "layers.bin must have"),
+        ("layers.bin", b"", "layers.bin has 0 bytes; expected"),
         ("offsets.bin", bytes(8), "offsets.bin has 8 bytes; expected 41 numbers"),
         ("offsets.bin", b"\xff" * 8 * 41, "do not agree"),
         ("words.bin", None, "do not agree"),
