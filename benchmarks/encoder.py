@@ -1,10 +1,11 @@
-"""The token encoder by look-up against convolutions: `python benchmarks/encoder.py`
+"""Compare the token encoder by table look-up with convolutions: `python benchmarks/encoder.py`
 
-The published encoder (2,048 filters, two highways, 512 wide) on one step of 128 rows x 20 words of
-both directions, forward + backward. Contenders: ours (look-up, once per distinct word); by
-convolutions, once per distinct word; by convolutions on every token of both directions, which is
-how others do it. Text: words with the lengths and frequencies of English, or `--text FILE`
-(raw lines). Prints one JSON line a figure, with the differences from float64.
+Runs the published encoder (2,048 filters, two highway layers, 512 dimensions) on one step of 128
+rows x 20 words of both directions, forward + backward. The contenders are: ours (look-up, once per
+distinct word); convolutions, once per distinct word; convolutions on every token of both
+directions, the usual implementation. The text is generated with the word lengths and frequencies of
+English, or read from `--text FILE` (raw lines). Prints one JSON line per figure, with the
+differences from float64.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bilm.distributed.process import keep_freed_memory
+from bilm.kernels.char_cnn import filter_maxima
 from bilm.model.token_encoder import TokenEncoder
 from bilm.text.characters import char_ids
 from bilm.text.tokenizers import MosesTokenizer
@@ -35,7 +37,7 @@ ROWS, TIME, DIRECTIONS = 128, 20, 2
 
 
 def english_like(num_words: int, seed: int) -> list[str]:
-    """Words by Zipf's law whose lengths follow those of English types (rare ones are longer)."""
+    """Draw words by Zipf's law, with lengths like those of English (rare words are longer)."""
     draws = np.random.default_rng(seed)
     ranks = np.minimum(draws.zipf(1.15, num_words), 500_000)
     letters = np.array(list("etaoinshrdlucmwfgypbvkjxqz"))
@@ -49,7 +51,7 @@ def english_like(num_words: int, seed: int) -> list[str]:
 
 
 def batch(text: Path | None) -> tuple[Tensor, Tensor]:
-    """Distinct words' character ids, and where they stand: (directions, rows, time)."""
+    """Return the character ids of distinct words, and an index of them (directions, rows, time)."""
     count = ROWS * (TIME + 2)
     if text is None:
         words = english_like(count, seed=1)
@@ -61,12 +63,12 @@ def batch(text: Path | None) -> tuple[Tensor, Tensor]:
     distinct, inverse = np.unique(np.array(words), return_inverse=True)
     ids = torch.from_numpy(char_ids(list(distinct), 50)).long()
     rows = torch.from_numpy(inverse.reshape(ROWS, TIME + 2))
-    # Forward reads each word but the last ones, backward each but the first.
+    # Forward reads all words of a row but the last two, backward all but the first two.
     return ids, torch.stack([rows[:, :TIME], rows[:, 2:].flip(1)])
 
 
 def distinct_pass(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tensor) -> Tensor:
-    """Encode each distinct word once, and spread the vectors."""
+    """Encode each distinct word once, and distribute the vectors."""
     out = F.embedding(inverse, encoder(ids))
     out.backward(grad)
     return out.detach()
@@ -83,11 +85,11 @@ def token_pass(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tensor
 
 
 def differences(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tensor) -> None:
-    """Print how far look-up and convolutions are from one another and from float64.
+    """Print the differences of look-up and convolutions from float64.
 
-    Of gradients, the norm of the difference over the norm: of the filters' maxima alone, and of the
-    whole encoder, where a ReLU of a highway whose input is 0 but for rounding may fall on either
-    side in any float32 form.
+    The difference of gradients is the norm of the difference divided by the norm. It is given for
+    the filters' maxima alone and for the whole encoder. In the latter, rounding decides about the
+    ReLU of a highway layer whose input is almost 0, in any float32 implementation.
     """
     exact = copy.deepcopy(encoder).double()
     contenders = {"look-up": copy.deepcopy(encoder), "convolutions": copy.deepcopy(encoder)}
@@ -95,11 +97,11 @@ def differences(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tenso
     with without_kernels():
         reference = distinct_pass(exact, ids, inverse, grad.double())
         filters = copy.deepcopy(encoder).double()
-        filters._maxima(ids).backward(wide.double())
+        _maxima(filters, ids).backward(wide.double())
     for name, contender in contenders.items():
         with without_kernels() if name == "convolutions" else nullcontext():
             alone = copy.deepcopy(contender)
-            alone._maxima(ids).backward(wide)
+            _maxima(alone, ids).backward(wide)
             vectors = distinct_pass(contender, ids, inverse, grad)
         figure(
             "encoder",
@@ -108,6 +110,10 @@ def differences(encoder: TokenEncoder, ids: Tensor, inverse: Tensor, grad: Tenso
             filter_gradients_from_float64=_worst_gradient(alone, filters),
             all_gradients_from_float64=_worst_gradient(contender, exact),
         )
+
+
+def _maxima(encoder: TokenEncoder, ids: Tensor) -> Tensor:
+    return filter_maxima(ids, encoder.char_embedding, list(encoder.filter_weights))
 
 
 def _worst_gradient(contender: TokenEncoder, exact: TokenEncoder) -> float:
@@ -120,15 +126,17 @@ def _worst_gradient(contender: TokenEncoder, exact: TokenEncoder) -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--text", type=Path)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--text", type=Path, help="a file of raw lines (default: generated words)")
+    parser.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+    )
     arguments = parser.parse_args()
-    keep_freed_memory()  # as a training process does
+    keep_freed_memory()  # like a training process
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     config = load_config(Path(__file__).parents[1] / "configs" / "big.json").model

@@ -111,9 +111,7 @@ def plain_batch(
         inverse[0, row, : len(index)] = index
         if model.config.bidirectional:
             inverse[1, row, : len(index)] = index.flip(0)
-    layers, _ = model.layers(
-        words, inverse, model.zero_state(len(sentences)), torch.tensor(lengths)
-    )
+    layers, _ = model.layers(words, inverse, model.zero_state(len(sentences)))
     stacked = [torch.stack(direction).numpy() for direction in layers]  # (layers, time, rows, dim)
     results = []
     for row, length in enumerate(lengths):

@@ -1,8 +1,8 @@
-"""The projected, clipped LSTM against torch's own: `python benchmarks/lstm.py`
+"""Compare the projected, clipped LSTM with PyTorch's LSTM: `python benchmarks/lstm.py`
 
-Both directions, forward + backward and forward alone, at the published size and two smaller ones.
-Contenders: ours; `torch.nn.LSTM(proj_size=...)`, which cannot clip; a plain eager loop of the same
-cell, which is how others write it. Prints one JSON line a figure.
+Measures both directions, forward + backward and forward only, at the published size and two smaller
+ones. The contenders are: ours; `torch.nn.LSTM(proj_size=...)`, which cannot clip; an eager loop of
+the same cell, the usual implementation. Prints one JSON line per figure.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ from measure import Measured, elsewhere, figure
 from torch import Tensor, nn
 
 from bilm.distributed.process import keep_freed_memory
+from bilm.kernels.lstm_types import LayerState
 from bilm.model.config import LstmConfig
 from bilm.model.projected_lstm import ProjectedLstm
 
-SIZES = ((512, 4096, 128, 20), (128, 1024, 64, 20), (64, 256, 32, 20))  # proj, dim, rows, time
+SIZES = (
+    (512, 4096, 128, 20),
+    (128, 1024, 64, 20),
+    (64, 256, 32, 20),
+)  # projection_dim, dim, rows, time
 DIRECTIONS = 2
 
 
 class EagerLoop(nn.Module):
-    """The cell as a plain module: all products of a time step inside the loop."""
+    """The cell as a plain module, with all products inside the loop over time steps."""
 
     def __init__(self, dim: int, projection_dim: int, clip: float) -> None:
         super().__init__()
@@ -51,7 +56,7 @@ class EagerLoop(nn.Module):
 
 
 def operations(projection_dim: int, dim: int, rows: int, time: int) -> float:
-    """Operations of the products of both directions, forward."""
+    """Return the operations of the products of both directions, forward."""
     cell = 2 * projection_dim * 4 * dim + dim * projection_dim
     return 2.0 * DIRECTIONS * rows * time * cell
 
@@ -59,7 +64,7 @@ def operations(projection_dim: int, dim: int, rows: int, time: int) -> float:
 def runs(
     projection_dim: int, dim: int, rows: int, time: int
 ) -> dict[str, Callable[[Tensor], list[Tensor]]]:
-    """Each contender as a function from inputs to the outputs of both directions."""
+    """Return each contender as a function from inputs to the outputs of both directions."""
     config = LstmConfig(
         dim=dim,
         projection_dim=projection_dim,
@@ -73,25 +78,25 @@ def runs(
     torchs = [nn.LSTM(projection_dim, dim, proj_size=projection_dim) for _ in range(DIRECTIONS)]
     eager = [EagerLoop(dim, projection_dim, 3.0) for _ in range(DIRECTIONS)]
     return {
-        "ours": lambda x: [lstm(x, cell, hidden)[0] for lstm in ours],
+        "ours": lambda x: [lstm(x, LayerState(cell, hidden)).outputs for lstm in ours],
         "nn.LSTM": lambda x: [lstm(x)[0] for lstm in torchs],
         "eager loop": lambda x: [lstm(x, cell, hidden) for lstm in eager],
     }
 
 
 def forward_backward(run: Callable[[Tensor], list[Tensor]], x: Tensor, grad: Tensor) -> None:
-    """One pass both ways; the input's gradient is asked for, as the first layer needs it."""
+    """Run forward and backward, including the gradient of the input, which the encoder needs."""
     torch.autograd.backward(run(x.detach().requires_grad_()), [grad] * DIRECTIONS)
 
 
 def forward(run: Callable[[Tensor], list[Tensor]], x: Tensor) -> None:
-    """One pass without gradients."""
+    """Run forward without gradients."""
     with torch.inference_mode():
         run(x)
 
 
 def measure(size: tuple[int, int, int, int], rounds: int, threads: int) -> None:
-    """Let the contenders take turns at one size, and print their figures."""
+    """Run all contenders in turn at one size, and print their figures."""
     projection_dim, dim, rows, time = size
     x, grad = torch.randn(time, rows, projection_dim), torch.randn(time, rows, projection_dim)
     contenders = runs(*size)
@@ -119,15 +124,28 @@ def measure(size: tuple[int, int, int, int], rounds: int, threads: int) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=5, help="at the largest size")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--size", type=int, nargs="*", default=range(len(SIZES)), help="0, 1, 2")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=5,
+        help="rounds at the largest size; smaller sizes take more (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+    )
+    parser.add_argument(
+        "--size",
+        type=int,
+        nargs="*",
+        default=range(len(SIZES)),
+        help="indices of sizes: 0 1 2 (default: all)",
+    )
     arguments = parser.parse_args()
-    keep_freed_memory()  # as a training process does
+    keep_freed_memory()  # like a training process
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     for index in arguments.size:

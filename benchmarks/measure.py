@@ -1,4 +1,4 @@
-"""What the benchmarks share: interleaved timing, the product peak, figures as JSON lines."""
+"""Helpers of the benchmarks: interleaved timing, the product peak, figures as JSON lines."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ import psutil
 import torch
 
 from bilm.distributed.process import M_MMAP_MAX
-from bilm.kernels import c_library as native
 
 T = TypeVar("T")
-DEFAULT_MMAP_MAX = 65536  # glibc's own
-MAX_STOLEN = 0.05  # of a core, in a round that counts
+GLIBC_MMAP_MAX = 65536  # the default of glibc
+MAX_STOLEN_CORES = 0.05  # in an undisturbed round
 
 
 def product_peak(size: int = 2048, repeats: int = 8) -> float:
-    """The best rate of a square float32 product, in operations a second."""
+    """Return the best rate of a square float32 product, in operations per second."""
     a, b = torch.randn(size, size), torch.randn(size, size)
     return 2 * size**3 / min(seconds_of(lambda: a @ b) for _ in range(repeats))
 
 
 def seconds_of(function: Callable[[], object]) -> float:
-    """How long one call takes."""
+    """Return the duration of one call."""
     begun = time.perf_counter()
     function()
     return time.perf_counter() - begun
 
 
 def peak_memory_of(function: Callable[[], object]) -> int:
-    """How many bytes the process grows by during a call, at most."""
+    """Return the greatest growth of the process's memory during a call, in bytes."""
     process, done = psutil.Process(), threading.Event()
     before = most = process.memory_info().rss
 
@@ -56,24 +55,26 @@ def peak_memory_of(function: Callable[[], object]) -> int:
 
 @contextmanager
 def without_kernels() -> Iterator[None]:
-    """Inside, everything runs in plain torch."""
-    library = native.library
-    native.library = lambda: None  # type: ignore[assignment]
+    """Run the body in plain PyTorch."""
+    before = os.environ.pop("BILM_KERNELS", None)
+    os.environ["BILM_KERNELS"] = "torch"
     try:
         yield
     finally:
-        native.library = library
+        del os.environ["BILM_KERNELS"]
+        if before is not None:
+            os.environ["BILM_KERNELS"] = before
 
 
 def elsewhere(function: Callable[[], object]) -> Callable[[], None]:
-    """A contender's call as in a process without our settings: large blocks are given back."""
+    """Return `function` with glibc's default settings: large freed blocks go to the system."""
 
     def run() -> None:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is None:
             function()
             return
-        mallopt(M_MMAP_MAX, DEFAULT_MMAP_MAX)
+        mallopt(M_MMAP_MAX, GLIBC_MMAP_MAX)
         function()
         mallopt(M_MMAP_MAX, 0)
 
@@ -81,7 +82,7 @@ def elsewhere(function: Callable[[], object]) -> Callable[[], None]:
 
 
 def stolen_seconds() -> float:
-    """CPU time that the host of a virtual machine has given to others; 0 where it is unknown."""
+    """Return the CPU time that the host of a virtual machine gave to others; 0 if unknown."""
     try:
         with open("/proc/stat", encoding="ascii") as file:
             return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
@@ -90,24 +91,24 @@ def stolen_seconds() -> float:
 
 
 def least_disturbed(take_round: Callable[[], T], rounds: int) -> list[T]:
-    """The results of so many rounds. A round in which the host took the cores away is repeated.
+    """Return the results of `rounds` rounds; rounds with stolen CPU time are repeated.
 
-    At most twice as many rounds are run; of these the ones count from which the least was taken.
+    At most twice as many rounds are run, and the least disturbed ones are returned.
     """
-    found: list[tuple[float, int, T]] = []
+    taken: list[tuple[float, int, T]] = []
     for number in range(2 * rounds):
         stolen, begun = stolen_seconds(), time.perf_counter()
         result = take_round()
         share = (stolen_seconds() - stolen) / (time.perf_counter() - begun)
-        found.append((share, number, result))
-        if sum(share < MAX_STOLEN for share, _, _ in found) == rounds:
+        taken.append((share, number, result))
+        if sum(share < MAX_STOLEN_CORES for share, _, _ in taken) == rounds:
             break
-    chosen = sorted(found, key=lambda item: item[:2])[:rounds]
+    chosen = sorted(taken, key=lambda item: item[:2])[:rounds]
     return [result for _, _, result in sorted(chosen, key=lambda item: item[1])]
 
 
 class Measured:
-    """Seconds of contenders that took turns in one process, and the peak between the turns."""
+    """Seconds of contenders that ran in turn in one process, and the product peak of each round."""
 
     def __init__(self, contenders: Mapping[str, Callable[[], object]], rounds: int) -> None:
         for function in contenders.values():
@@ -123,11 +124,11 @@ class Measured:
         self.peak = max(self.peaks)
 
     def median(self, name: str) -> float:
-        """The middle one of its times."""
+        """Return the median time of a contender."""
         return statistics.median(self.seconds[name])
 
     def times_faster(self, name: str, than: str) -> dict[str, object]:
-        """The ratio of medians, and the least and greatest ratio of one round."""
+        """Return the ratio of the medians, and the least and greatest ratio of a round."""
         pairs = zip(self.seconds[than], self.seconds[name], strict=True)
         ratios = sorted(other / own for other, own in pairs)
         return {
@@ -138,19 +139,20 @@ class Measured:
         }
 
     def share_of_peak(self, name: str, operations: float) -> float:
-        """Of the best product of the run, how much so many operations in the median time are."""
+        """Return the rate of a contender, relative to the best product of all rounds."""
         return round(operations / self.median(name) / self.peak, 3)
 
     def share_of_near_peak(self, name: str, operations: float) -> float:
-        """The same against the best product of each round, in the middle: steadier on a machine
-        that others use too.
+        """Return the median of the rates relative to the best product of the same round.
+
+        It varies less than `share_of_peak` on a shared machine.
         """
         pairs = zip(self.seconds[name], self.peaks, strict=True)
         return round(statistics.median(operations / own / peak for own, peak in pairs), 3)
 
 
 def figure(benchmark: str, **values: object) -> None:
-    """Print one figure."""
+    """Print one figure as a JSON line."""
     rounded = {
         key: float(f"{value:.5g}") if isinstance(value, float) else value
         for key, value in values.items()

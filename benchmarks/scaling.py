@@ -1,9 +1,9 @@
-"""How a step's time grows: `python benchmarks/scaling.py`
+"""Measure how the time of a step grows: `python benchmarks/scaling.py`
 
-Step time of the model of configs/small.json against hidden size, rows, unrolled steps, vocabulary
-and corpus, one at a time; then words a second of real runs under DeepSpeed on one rank and on two,
-of one thread each, beside what the machine's own product peak gains from a second process. Prints
-one JSON line a figure.
+Measures the step time of the model of configs/small.json for several hidden sizes, rows, unrolled
+steps, vocabularies and corpora, one at a time; then words per second of real runs under DeepSpeed
+on one rank and on two, of one thread each, and the gain of the machine's product peak from a second
+process. Prints one JSON line per figure.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ AXES: dict[str, tuple[int, ...]] = {
     "vocabulary": (10_000, 50_000, 200_000, 793_471),
     "corpus": (200_000, 1_000_000, 5_000_000),
 }
-PROJECTED = 8  # hidden units a projected one, in all published sizes
+DIM_PER_PROJECTION_DIM = 8  # in all published sizes
 RANK_STEPS, RANK_ROUNDS = 5, 2
 
 
 class Sizes:
-    """One point of the axes: a model and a corpus, ready for steps."""
+    """A point on the axes: a model and a corpus, ready for steps."""
 
     def __init__(self, directory: Path, **changed: int) -> None:
         value = {"hidden": 1024, "rows": ROWS, "unroll": UNROLL, "vocabulary": VOCABULARY}
@@ -58,14 +58,14 @@ class Sizes:
             CONFIG,
             [
                 f"model.lstm.dim={value['hidden']}",
-                f"model.lstm.projection_dim={value['hidden'] // PROJECTED}",
+                f"model.lstm.projection_dim={value['hidden'] // DIM_PER_PROJECTION_DIM}",
                 f"data.unroll_steps={value['unroll']}",
             ],
         )
         self.parts, self.number = Parts(config, Corpus.open(path), value["rows"]), 0
 
     def step(self) -> tuple[float, float]:
-        """Take the next step: seconds of all, and of the LSTMs."""
+        """Take the next step; return its seconds, in total and of the LSTMs."""
         self.parts.seconds.clear()
         self.parts.step(self.number)
         self.number += 1
@@ -74,7 +74,7 @@ class Sizes:
 
 
 def measure_axes(directory: Path, rounds: int) -> None:
-    """The values of one axis take turns."""
+    """Measure each axis, with its values in turn."""
     for axis, values in AXES.items():
         points = [Sizes(directory, **{axis: value}) for value in values]
         for point in points:
@@ -82,13 +82,13 @@ def measure_axes(directory: Path, rounds: int) -> None:
         taken = least_disturbed(functools.partial(_steps_of, points), rounds)
         for place, value in enumerate(values):
             words = (value if axis == "rows" else ROWS) * (value if axis == "unroll" else UNROLL)
-            seconds = statistics.median(found[place][0] for found in taken)
+            seconds = statistics.median(steps[place][0] for steps in taken)
             figure(
                 "scaling",
                 axis=axis,
                 value=value,
                 seconds=seconds,
-                lstm_seconds=statistics.median(found[place][1] for found in taken),
+                lstm_seconds=statistics.median(steps[place][1] for steps in taken),
                 words_per_second=words / seconds,
             )
 
@@ -98,11 +98,19 @@ def _steps_of(points: list[Sizes]) -> list[tuple[float, float]]:
 
 
 def words_per_second(corpus: Path, output: Path, ranks: int) -> float:
-    """Of a real run, after its first steps."""
+    """Return the words per second of a real run, without its first steps."""
     command = [
-        *("deepspeed", "--quiet", "--num_gpus", str(ranks), str(ROOT / "launch" / "pretrain.py")),
-        *("--config", str(CONFIG), f"data.corpus={corpus}", f"train.output_dir={output}"),
-        *(f"train.max_steps={RANK_STEPS}", "train.log.every_steps=1"),
+        "deepspeed",
+        "--quiet",
+        "--num_gpus",
+        str(ranks),
+        str(ROOT / "launch" / "pretrain.py"),
+        "--config",
+        str(CONFIG),
+        f"data.corpus={corpus}",
+        f"train.output_dir={output}",
+        f"train.max_steps={RANK_STEPS}",
+        "train.log.every_steps=1",
     ]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": path}
@@ -110,14 +118,16 @@ def words_per_second(corpus: Path, output: Path, ranks: int) -> float:
         command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280
     )
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+        raise RuntimeError(
+            f"{' '.join(command)} failed with exit code {done.returncode}:\n{done.stderr}"
+        )
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     speeds = [line["words_per_second"] for line in lines if line["event"] == "train"]
     return statistics.median(speeds[2:])
 
 
 def peak_of_processes(count: int) -> float:
-    """What so many processes of one thread reach together, in operations a second."""
+    """Return the total rate of `count` processes of one thread, in operations per second."""
     code = (
         f"import sys; sys.path[:0] = [{str(ROOT / 'benchmarks')!r}, {str(ROOT)!r}]\n"
         "import torch; from measure import product_peak\n"
@@ -131,7 +141,7 @@ def peak_of_processes(count: int) -> float:
 
 
 def measure_ranks(directory: Path) -> None:
-    """One rank and two take turns."""
+    """Measure runs on one rank and on two, in turn."""
     corpus = directory / f"{VOCABULARY}-{WORDS}"
     speeds: dict[int, list[float]] = {1: [], 2: []}
     peaks: dict[int, list[float]] = {1: [], 2: []}
@@ -153,15 +163,17 @@ def measure_ranks(directory: Path) -> None:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--only", choices=["axes", "ranks"])
+    parser.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+    )
+    parser.add_argument("--only", choices=["axes", "ranks"], help="run one half of the benchmark")
     arguments = parser.parse_args()
-    keep_freed_memory()  # as a training process does
+    keep_freed_memory()  # like a training process
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)

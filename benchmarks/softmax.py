@@ -1,9 +1,10 @@
-"""The sampled softmax with its optimiser step: `python benchmarks/softmax.py`
+"""Measure the sampled softmax with its optimizer step: `python benchmarks/softmax.py`
 
-Loss, gradients and Adagrad of two directions of 2,560 words each, 512 wide, 8,192 negatives a
-direction, at 50,000 and 793,471 words. Contenders: ours; ours with one set of negatives for both
-directions; the dense-gradient step with torch's Adagrad; torch's sparse embedding gradients. Prints
-one JSON line a figure, with the memory that each needs beyond weights and optimiser state.
+Computes loss, gradients and Adagrad for two directions of 2,560 words each, with 512 dimensions and
+8,192 negatives per direction, at vocabularies of 50,000 and 793,471 words. The contenders are:
+ours; ours with one set of negatives for both directions; dense gradients with PyTorch's Adagrad;
+PyTorch's sparse embedding gradients. Prints one JSON line per figure, including the memory that
+each contender needs in addition to weights and optimizer state.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch.nn import functional as F
 
 from bilm.distributed.process import keep_freed_memory
 from bilm.model.negatives import draw_negatives, log_expected_count
-from bilm.model.softmax import SampledSoftmax
+from bilm.model.softmax import VocabularySoftmax
 from bilm.training.config import OptimizerConfig
 from bilm.training.optimizers import build_optimizer
 
@@ -35,17 +36,17 @@ SIZES = (50_000, 793_471)
 
 
 def zipf_targets(vocabulary_size: int, seed: int) -> Tensor:
-    """Targets that repeat as words of a text do: (directions, words)."""
+    """Draw targets (directions, words) with the frequencies of words in a text."""
     uniform = np.random.default_rng(seed).random((DIRECTIONS, WORDS))
     ids = np.exp(uniform * np.log(vocabulary_size + 1.0)).astype(np.int64) - 1
     return torch.from_numpy(ids.clip(max=vocabulary_size - 1))
 
 
 class Ours:
-    """Our softmax and row-wise Adagrad, on new negatives at every step."""
+    """bilm's softmax and row-wise Adagrad, with new negatives at every step."""
 
     def __init__(self, vocabulary_size: int, num_sets: int) -> None:
-        self.softmax = SampledSoftmax(vocabulary_size, DIM)
+        self.softmax = VocabularySoftmax(vocabulary_size, DIM)
         self.optimizer = build_optimizer(OptimizerConfig(), self.softmax)
         self.num_sets, self.step = num_sets, 0
 
@@ -60,10 +61,10 @@ class Ours:
 
 
 class Torchs:
-    """The same loss of torch's own pieces: `F.embedding` and cross entropy, and its Adagrad."""
+    """The same loss in PyTorch: `F.embedding`, cross entropy and `torch.optim.Adagrad`."""
 
     def __init__(self, vocabulary_size: int, sparse: bool) -> None:
-        self.softmax = SampledSoftmax(vocabulary_size, DIM)
+        self.softmax = VocabularySoftmax(vocabulary_size, DIM)
         self.sparse, self.step = sparse, 0
         self.optimizer = torch.optim.Adagrad(
             self.softmax.parameters(), lr=0.2, initial_accumulator_value=1.0, eps=0.0
@@ -100,18 +101,20 @@ CONTENDERS: dict[str, Callable[[int], Callable[[Tensor, Tensor], None]]] = {
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     hidden = torch.randn(DIRECTIONS, WORDS, DIM)
     operations = 3.0 * 2 * DIRECTIONS * WORDS * (NEGATIVES + 1) * DIM
-    # All sizes and contenders take turns, so that the sizes can be compared too.
+    # All sizes and contenders run in turn, so that sizes can be compared too.
     steps: dict[str, Callable[[], None]] = {}
     for size in SIZES:
         targets = zipf_targets(size, seed=1)
@@ -124,7 +127,7 @@ def main() -> None:
             step = functools.partial(run, hidden, targets)
             steps[f"{name} at {size}"] = step if name.startswith("ours") else elsewhere(step)
             gc.collect()
-    keep_freed_memory()  # as a training process does
+    keep_freed_memory()  # like a training process
     measured = Measured(steps, arguments.rounds)
     for size in SIZES:
         for name in CONTENDERS:

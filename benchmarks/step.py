@@ -1,9 +1,9 @@
-"""Where the time of one training step goes: `python benchmarks/step.py --config configs/big.json`
+"""Measure the parts of a training step: `python benchmarks/step.py --config configs/big.json`
 
-One process, no DeepSpeed: encoder, LSTMs, softmax (each forward and backward), gradient clip and
-optimiser, on words of a Zipf distribution at the real shapes. Prints one JSON line a figure:
-median seconds with spread, and the share of the product peak (the best square product measured in
-the same run) that the arithmetic of a perfect implementation would need.
+Runs encoder, LSTMs, softmax (each forward and backward), gradient clip and optimizer in one
+process, without DeepSpeed, on words of a Zipf distribution at the real shapes. Prints one JSON line
+per figure: median seconds with their range, and the share of the product peak (the best square
+product measured in the same run) that the arithmetic of a perfect implementation would need.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -23,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import psutil
 import torch
 from measure import figure, least_disturbed, product_peak
-from torch import Tensor
 from torch.nn import functional as F
 from zipf import write_zipf_corpus
 
@@ -39,7 +39,7 @@ from bilm.training.optimizers import build_optimizer
 
 
 def needed_operations(config: Config, rows: int, time_steps: int, num_distinct: int) -> float:
-    """Multiply-adds, counted as two, of a perfect implementation, forward and backward."""
+    """Return the operations (two per multiply-add) of a perfect step, forward and backward."""
     model = config.model
     slots = rows * time_steps
     lstm, softmax = model.lstm, model.softmax
@@ -51,11 +51,11 @@ def needed_operations(config: Config, rows: int, time_steps: int, num_distinct: 
         width = model.characters.num_filters
         total += num_distinct * width * (2 * model.characters.num_highway * width)
         total += num_distinct * width * lstm.projection_dim
-    return 2.0 * 3.0 * total  # backward takes two products for each one of forward
+    return 2.0 * 3.0 * total  # backward needs two products for each forward product
 
 
 class Parts:
-    """One step, part by part, with the graph cut between the parts."""
+    """A step in parts, with the graph cut between the parts."""
 
     def __init__(self, config: Config, corpus: Corpus, rows: int) -> None:
         self.config, self.rows = config, rows
@@ -66,20 +66,20 @@ class Parts:
         self.state = self.model.zero_state(rows)
         self.seconds: dict[str, list[float]] = {}
 
-    def timed(self, name: str, function: Callable[[], None]) -> None:
+    def timed(self, name: str, function: Callable[[], object]) -> None:
+        """Call `function` and record its duration."""
         begun = time.perf_counter()
         function()
         self.seconds.setdefault(name, []).append(time.perf_counter() - begun)
 
     def step(self, step: int) -> int:
-        """Take one step; returns the number of distinct words."""
+        """Take one step; return the number of distinct words."""
         model = self.model
         assert model.softmax is not None
         softmax = model.softmax
         batch = self.stream.batch(step)
         inputs_of = batch_tensors(batch, self.stream.corpus, self.config.model, torch.device("cpu"))
         words, inverse, targets = inputs_of
-        kept: dict[str, Tensor] = {}
         begun = time.perf_counter()
         negatives = model.draw_negatives((0, step))
         self.seconds.setdefault("negatives", []).append(time.perf_counter() - begun)
@@ -112,39 +112,54 @@ class Parts:
         self.state = state.detach()
         self.timed(
             "clip",
-            lambda: kept.update(
-                norm=clip_gradients(model.parameters(), self.config.train.max_gradient_norm)
-            ),
+            lambda: clip_gradients(model.parameters(), self.config.train.max_gradient_norm),
         )
-        self.timed("optimizer", lambda: self.optimizer.step() and None)
+        self.timed("optimizer", self.optimizer.step)
         self.timed("zero_grad", lambda: self.optimizer.zero_grad(set_to_none=True))
         return len(words)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", type=Path, default=Path("configs/small.json"))
-    parser.add_argument("--vocabulary", type=int, default=50_000)
-    parser.add_argument("--rows", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument(
+        "--vocabulary", type=int, default=50_000, help="words (default: %(default)s)"
+    )
+    parser.add_argument("--rows", type=int, default=128, help="default: %(default)s")
+    parser.add_argument("--steps", type=int, default=4, help="default: %(default)s")
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+    )
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_intermixed_args()
-    keep_freed_memory()  # as a training process does
+    keep_freed_memory()  # like a training process
     torch.set_num_threads(arguments.threads)
     config = load_config(arguments.config, arguments.override)
     with tempfile.TemporaryDirectory() as directory:
         size = arguments.vocabulary
         write_zipf_corpus(Path(directory), 1_000_000, size, size, seed=1)
-        measure(config, Corpus.open(directory), arguments)
+        settings = Settings(
+            arguments.config.stem, arguments.rows, arguments.steps, arguments.threads
+        )
+        measure(config, Corpus.open(directory), settings)
 
 
-def measure(config: Config, corpus: Corpus, arguments: argparse.Namespace) -> None:
-    """Take some steps and print where their time went."""
-    parts = Parts(config, corpus, arguments.rows)
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a measurement."""
+
+    config_name: str
+    rows: int
+    steps: int
+    threads: int
+
+
+def measure(config: Config, corpus: Corpus, settings: Settings) -> None:
+    """Take some steps and print the time of each part."""
+    parts = Parts(config, corpus, settings.rows)
     parts.step(0)  # warm-up
     numbers = itertools.count(1)
 
@@ -153,23 +168,23 @@ def measure(config: Config, corpus: Corpus, arguments: argparse.Namespace) -> No
         peak, distinct = product_peak(repeats=3), parts.step(next(numbers))
         return peak, distinct, {name: values[0] for name, values in parts.seconds.items()}
 
-    taken = least_disturbed(take_round, arguments.steps)
+    taken = least_disturbed(take_round, settings.steps)
     peaks, distinct = [peak for peak, _, _ in taken], [count for _, count, _ in taken]
     seconds = {name: [times[name] for _, _, times in taken] for name in taken[0][2]}
     totals = [sum(times.values()) for _, _, times in taken]
-    label = {"config": arguments.config.stem, "vocabulary": corpus.vocabulary_size}
-    label |= {"batch": f"{arguments.rows} x {config.data.unroll_steps}"}
+    label = {"config": settings.config_name, "vocabulary": corpus.vocabulary_size}
+    label |= {"batch": f"{settings.rows} x {config.data.unroll_steps}"}
     for name, values in {**seconds, "step": totals}.items():
         spread = [round(min(values), 5), round(max(values), 5)]
         figure("step", **label, part=name, seconds=statistics.median(values), spread=spread)
     time_steps = config.data.unroll_steps
-    needed = needed_operations(config, arguments.rows, time_steps, int(statistics.median(distinct)))
+    needed = needed_operations(config, settings.rows, time_steps, int(statistics.median(distinct)))
     peak, step_seconds = max(peaks), statistics.median(totals)
     figure(
         "step",
         **label,
-        threads=arguments.threads,
-        words_per_second=arguments.rows * time_steps / step_seconds,
+        threads=settings.threads,
+        words_per_second=settings.rows * time_steps / step_seconds,
         distinct_words=int(statistics.median(distinct)),
         peak_gflops=peak / 1e9,
         share_of_peak=needed / peak / step_seconds,

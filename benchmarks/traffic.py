@@ -1,8 +1,8 @@
-"""What one training step sends: `deepspeed --num_gpus 2 benchmarks/traffic.py --config FILE ...`
+"""Count the bytes a training step sends: `deepspeed --num_gpus 2 benchmarks/traffic.py --config F`
 
-Runs one real step (as `launch/pretrain.py --dry-run`) with torch's collectives counted. Prints, for
-rank 0, the bytes that it hands to all-reduce (dense gradients) and to all-gather (the rows of the
-sampled softmax, and a few numbers), and their ratio to the dense softmax table.
+Runs one real step (like `launch/pretrain.py --dry-run`) and counts the bytes of PyTorch's
+collectives. Prints, for rank 0, the bytes passed to all-reduce (dense gradients) and to all-gather
+(the rows of the sampled softmax, and a few numbers), and their ratio to the dense softmax table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _sent: Counter[str] = Counter()
 
 
 def _counted(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, adding up the bytes of the tensor that this rank hands over."""
+    """Return `function`, which then also counts the bytes of the tensors passed to it."""
 
     def counting(*args: Any, **kwargs: Any) -> Any:
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
@@ -42,7 +42,7 @@ def _counted(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def main() -> int:
-    """Count one step."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)

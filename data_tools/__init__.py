@@ -1,1 +1,1 @@
-"""From raw text to a corpus directory: tokenise, count, shuffle, write shards. Needs no torch."""
+"""Build a corpus from raw text: tokenize, count, shuffle, write shards. Does not import torch."""

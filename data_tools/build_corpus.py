@@ -1,4 +1,4 @@
-"""Build a corpus from text in one go: `python -m data_tools.build_corpus --help`."""
+"""Build a corpus from text in one pass: `python -m data_tools.build_corpus --help`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,33 @@ import argparse
 from collections.abc import Sequence
 
 from bilm.errors import run_command
-from data_tools.flags import add_shard_flags, add_text_flags, add_vocabulary_flags, read_options
+from data_tools import flags
+from data_tools.reading.options import CorpusOptions
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
+    """Parse the flags, build the corpus and print a summary."""
     parser = argparse.ArgumentParser(
         prog="python -m data_tools.build_corpus",
-        description="Tokenise and count text, choose the vocabulary, and write a corpus: all in "
+        description="Tokenize and count text, choose the vocabulary, and write a corpus, all in "
         "one pass. The same input, options and seed give the same bytes.",
     )
-    add_text_flags(parser)
-    add_vocabulary_flags(parser)
-    add_shard_flags(parser)
-    options = read_options(parser.parse_args(argv))
+    flags.add_text_flags(parser)
+    flags.add_output_flags(parser)
+    flags.add_tokenizer_flags(parser)
+    flags.add_vocabulary_flags(parser)
+    flags.add_shard_flags(parser)
+    args = parser.parse_args(argv)
+    options = CorpusOptions(
+        text=flags.text_options(args),
+        tokenizer=flags.tokenizer_options(args),
+        vocabulary=flags.vocabulary_options(args),
+        shards=flags.shard_options(args),
+        output=flags.output_options(args),
+    )
     from data_tools.building.build import build_corpus, print_summary
 
-    print_summary(build_corpus(options), options.output)
+    print_summary(build_corpus(options), options.output.path)
     return 0
 
 

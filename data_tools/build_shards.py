@@ -1,4 +1,4 @@
-"""Build a corpus with a vocabulary that exists: `python -m data_tools.build_shards --help`."""
+"""Build a corpus with an existing vocabulary: `python -m data_tools.build_shards --help`."""
 
 from __future__ import annotations
 
@@ -7,39 +7,50 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bilm.errors import ConfigError, run_command
-from data_tools.flags import add_shard_flags, add_text_flags, read_options
+from data_tools import flags
+from data_tools.reading.options import CorpusOptions, GivenVocabulary
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
+    """Parse the flags, build the corpus and print a summary."""
     parser = argparse.ArgumentParser(
         prog="python -m data_tools.build_shards",
-        description="Write a corpus of text with a given vocabulary (the published one, say): its "
-        "words and their order are kept, counts are those of this text.",
+        description="Write a corpus with a given vocabulary, such as the published one: its words "
+        "and their order are kept, and the counts are those of this text.",
     )
     parser.add_argument(
         "--vocab",
         required=True,
         type=Path,
         metavar="FILE",
-        help="one word a line, <S> </S> <UNK> first, then by falling count",
+        help="one word per line: <S> </S> <UNK>, then words by decreasing count",
     )
     parser.add_argument(
         "--allow-unsorted-vocab",
         action="store_true",
-        help="take a vocabulary whose order does not follow counts",
+        help="accept a vocabulary that is not sorted by count",
     )
-    add_text_flags(parser)
-    add_shard_flags(parser)
-    options = read_options(parser.parse_args(argv))
-    if options.tokenizer == "sentencepiece" and options.sentencepiece_model is None:
+    flags.add_text_flags(parser)
+    flags.add_output_flags(parser)
+    flags.add_tokenizer_flags(parser)
+    flags.add_shard_flags(parser)
+    args = parser.parse_args(argv)
+    options = CorpusOptions(
+        text=flags.text_options(args),
+        tokenizer=flags.tokenizer_options(args),
+        vocabulary=GivenVocabulary(args.vocab, args.allow_unsorted_vocab),
+        shards=flags.shard_options(args),
+        output=flags.output_options(args),
+    )
+    tokenizer = options.tokenizer
+    if tokenizer.name == "sentencepiece" and tokenizer.sentencepiece_model is None:
         raise ConfigError(
-            "--tokenizer sentencepiece needs the --sentencepiece-model that the vocabulary was "
-            "made with; build_vocab writes it beside the vocabulary"
+            "--tokenizer sentencepiece requires the --sentencepiece-model of the vocabulary; "
+            "build_vocab writes it beside the vocabulary"
         )
     from data_tools.building.build import build_corpus, print_summary
 
-    print_summary(build_corpus(options), options.output)
+    print_summary(build_corpus(options), options.output.path)
     return 0
 
 

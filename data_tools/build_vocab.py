@@ -1,7 +1,7 @@
-"""Count text and write its vocabulary alone: `python -m data_tools.build_vocab --help`.
+"""Count text and write only its vocabulary: `python -m data_tools.build_vocab --help`.
 
-Beside `vocab.txt` (the published format) stands `vocab.counts.tsv`, word and count a line, and with
-sentencepiece `vocab.model`, which `build_shards` needs.
+Beside `vocab.txt` (the published format) it writes `vocab.counts.tsv` with a word and its count per
+line and, for sentencepiece, `vocab.model`, which `build_shards` needs.
 """
 
 from __future__ import annotations
@@ -11,72 +11,98 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bilm.errors import CorpusError, run_command
-from bilm.files.writing import atomic_file
+from bilm.files.writing import atomic_file, reject_existing
 from bilm.text.tokenizers import SENTENCEPIECE_FILE
-from bilm.text.vocabulary import Vocabulary
-from data_tools.flags import add_text_flags, add_vocabulary_flags, read_options
-from data_tools.reading.options import BuildOptions
+from bilm.text.vocabulary import UNKNOWN_ID, Vocabulary
+from data_tools import flags
+from data_tools.reading.options import (
+    OutputOptions,
+    TextOptions,
+    TokenizerOptions,
+    VocabularyOptions,
+)
+
+if TYPE_CHECKING:
+    from data_tools.building.counting import FinalOrder
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
+    """Parse the flags, write the vocabulary and print a summary."""
     parser = argparse.ArgumentParser(
         prog="python -m data_tools.build_vocab",
-        description="Tokenise and count text, and write the vocabulary: <S> </S> <UNK>, then words "
-        "by falling count in the training text.",
+        description="Tokenize and count text, and write the vocabulary: <S> </S> <UNK>, then words "
+        "by decreasing count in the training text.",
     )
-    add_text_flags(parser)
-    add_vocabulary_flags(parser)
-    build_vocab(read_options(parser.parse_args(argv)))
+    flags.add_text_flags(parser)
+    flags.add_output_flags(parser)
+    flags.add_tokenizer_flags(parser)
+    flags.add_vocabulary_flags(parser)
+    args = parser.parse_args(argv)
+    text, output = flags.text_options(args), flags.output_options(args)
+    output.reject_inputs_inside(text.inputs)
+    build_vocab(text, flags.tokenizer_options(args), flags.vocabulary_options(args), output)
     return 0
 
 
-def build_vocab(options: BuildOptions) -> None:
-    """Write the vocabulary that `options` describe, and its counts beside it."""
+def build_vocab(
+    text: TextOptions,
+    tokenizer: TokenizerOptions,
+    vocabulary: VocabularyOptions,
+    output: OutputOptions,
+) -> None:
+    """Write the vocabulary of a text and its counts, and print a summary."""
     from data_tools.building.build import prepare_tokenizer, total_peak
     from data_tools.building.counting import FinalOrder, count_text
 
     start = time.monotonic()
-    output = options.output
-    counts_file, model_file = output.with_suffix(".counts.tsv"), output.with_suffix(".model")
-    if output.is_dir():
-        raise CorpusError(f"--output {output} is a directory; name the vocabulary file to write")
-    for path in (output, counts_file, model_file):
-        if path.exists() and not options.overwrite:
-            raise CorpusError(f"{path} exists already; choose another name, or say --overwrite")
+    _check_output(output)
     with tempfile.TemporaryDirectory(prefix="bilm-") as directory:
-        encode_options = prepare_tokenizer(options, Path(directory))
-        counter, peaks = count_text(options.inputs, encode_options, options.num_workers)
+        counter, peaks = count_text(prepare_tokenizer(text, tokenizer, Path(directory)))
         if not counter.counts.sum():
-            raise CorpusError("the input holds no words to train on")
+            raise CorpusError("the input contains no words to train on")
         order = FinalOrder(counter, None)
-        size = order.vocabulary_size(options.max_vocab, options.min_count)
+        size = order.vocabulary_size(vocabulary.max_words, vocabulary.min_count)
         model = None
-        if options.tokenizer == "sentencepiece":
+        if tokenizer.name == "sentencepiece":
             model = (Path(directory) / SENTENCEPIECE_FILE).read_bytes()
     try:
-        if model is not None:
-            with atomic_file(model_file) as temporary:
-                temporary.write_bytes(model)
-        with atomic_file(counts_file) as temporary, open(temporary, "w", encoding="utf-8") as file:
-            for word, count in zip(order.types[:size], order.counts[:size].tolist(), strict=True):
-                file.write(f"{word}\t{count}\n")
-        Vocabulary(order.types[:size]).write(output)
+        _write(order, size, model, output.path)
     except OSError as e:
-        raise CorpusError(f"cannot write {output}: {e.strerror}") from None
+        raise CorpusError(f"cannot write {output.path}: {e.strerror}") from None
     words = int(order.counts.sum())
-    unknown = int(order.counts[size:].sum()) + int(order.counts[2])
+    unknown = int(order.counts[size:].sum()) + int(order.counts[UNKNOWN_ID])
     seconds = time.monotonic() - start
     print(
-        f"{output}: {size:,} of {len(order.types):,} types, {words:,} training words, "
+        f"{output.path}: {size:,} of {len(order.types):,} types, {words:,} training words, "
         f"{unknown / words:.2%} <UNK>"
     )
     print(
         f"{seconds:,.1f} s, {words / seconds:,.0f} words/s, peak memory "
         f"{total_peak(peaks) / 2**20:,.0f} MiB"
     )
+
+
+def _check_output(output: OutputOptions) -> None:
+    path = output.path
+    if path.is_dir():
+        raise CorpusError(f"--output {path} is a directory; expected the name of a file to write")
+    for file in (path, path.with_suffix(".counts.tsv"), path.with_suffix(".model")):
+        reject_existing(file, CorpusError, output.overwrite)
+
+
+def _write(order: FinalOrder, size: int, model: bytes | None, path: Path) -> None:
+    """Write the vocabulary last, so that the files beside it are complete when it exists."""
+    if model is not None:
+        with atomic_file(path.with_suffix(".model")) as temporary:
+            temporary.write_bytes(model)
+    counts_file = path.with_suffix(".counts.tsv")
+    with atomic_file(counts_file) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for word, count in zip(order.types[:size], order.counts[:size].tolist(), strict=True):
+            file.write(f"{word}\t{count}\n")
+    Vocabulary(order.types[:size]).write(path)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Generate the demo corpus: `python -m data_tools.generate_demo --output demo/text`.
+"""Generate the demo text: `python -m data_tools.generate_demo --output demo/text`.
 
-Text of the grammar in `data_tools/demo_grammar.py`: `train.txt` and `heldout.txt` (tokenised, one
-sentence a line), `train.csv` and `test.csv` (label, text: the topic of a sentence), and
-`grammar.json` with the exact entropy, so that the best possible perplexity is known before any
-model is trained: of the grammar, and of the very sentences that were held out.
+The text is drawn from the grammar in `data_tools/demo/demo_grammar.py`: `train.txt` and
+`heldout.txt` (tokenized, one sentence per line), `train.csv` and `test.csv` (the topic of a
+sentence as its label, and the text), and `grammar.json` with the exact entropy, which gives the
+lowest possible perplexity before any model is trained: of the grammar, and of the sentences in
+`heldout.txt`.
 
-Cost: about 10 microseconds a sentence.
+Cost: about 10 microseconds per sentence.
 """
 
 from __future__ import annotations
@@ -27,33 +28,36 @@ from data_tools.demo.grammar import Grammar, Sentence
 
 DEFAULT_SENTENCES = 60_000  # about 400,000 words
 HELDOUT_SHARE = 0.05
-LABELLED = {"train.csv": 2_000, "test.csv": 1_000}
+NUM_LABELLED = {"train.csv": 2_000, "test.csv": 1_000}
 GRAMMAR_FILE = "grammar.json"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
+    """Parse the flags, generate the text and print a summary."""
     parser = argparse.ArgumentParser(
         prog="python -m data_tools.generate_demo",
         description="Generate text from a grammar of known entropy, with topics as labels.",
     )
     add = parser.add_argument
-    add("--output", required=True, type=Path, help="directory to make")
-    add("--seed", type=int, default=0, help="of all draws (default: 0)")
+    add("--output", required=True, type=Path, help="directory to create")
+    add("--seed", type=int, default=0, help="seed of the random sentences (default: 0)")
     add(
         "--sentences",
         type=int,
         default=DEFAULT_SENTENCES,
         metavar="N",
-        help="of train.txt, 6.8 words each; heldout.txt has a twentieth (default: %(default)s)",
+        help="sentences in train.txt, of 6.8 words on average; heldout.txt has 5%% as many "
+        "(default: %(default)s)",
     )
-    add("--overwrite", action="store_true", help="replace a demo text that stands there")
+    add("--overwrite", action="store_true", help="replace an existing demo text")
     args = parser.parse_args(argv)
-    if args.sentences < 1 or args.seed < 0:
-        raise ConfigError("--sentences must be at least 1, and --seed at least 0")
+    if args.sentences < 1:
+        raise ConfigError(f"--sentences is {args.sentences}; it must be at least 1")
+    if args.seed < 0:
+        raise ConfigError(f"--seed is {args.seed}; it must be at least 0")
     facts = generate(args.output, args.seed, args.sentences, args.overwrite)
     print(
-        f"{args.output}: {facts['train_words']:,} words, {facts['vocabulary']} types; the best "
+        f"{args.output}: {facts['train_words']:,} words, {facts['vocabulary']} types; the lowest "
         f"possible perplexity, forward or backward, is {facts['limit_perplexity']:.4f}, and "
         f"{facts['heldout_limit_perplexity']:.4f} on heldout.txt"
     )
@@ -61,11 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def generate(output: Path, seed: int, num_sentences: int, overwrite: bool) -> dict[str, Any]:
-    """Write all files; the content of `grammar.json` comes back."""
+    """Write all files, and return the content of `grammar.json`."""
     if overwrite and output.exists() and not (output / GRAMMAR_FILE).is_file():
         raise CorpusError(
-            f"{output} is no demo text (it has no {GRAMMAR_FILE}), so --overwrite does not replace "
-            "it; remove it yourself, or choose another place"
+            f"{output} is not a demo text (it has no {GRAMMAR_FILE}), so --overwrite does not "
+            "replace it; remove it yourself, or choose another path"
         )
     grammar = demo_grammar()
     random = np.random.default_rng(seed)
@@ -75,7 +79,7 @@ def generate(output: Path, seed: int, num_sentences: int, overwrite: bool) -> di
     with atomic_directory(output, CorpusError, overwrite) as directory:
         _write_text(directory / "train.txt", train)
         _write_text(directory / "heldout.txt", heldout)
-        for name, size in LABELLED.items():
+        for name, size in NUM_LABELLED.items():
             _write_labelled(directory / name, grammar.sample(size, random))
         (directory / GRAMMAR_FILE).write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     return facts

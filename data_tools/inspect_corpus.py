@@ -1,7 +1,7 @@
-"""Look into a corpus: `python -m data_tools.inspect_corpus corpus/`.
+"""Print a summary of a corpus: `python -m data_tools.inspect_corpus corpus/`.
 
-Counts, coverage of the vocabulary, lengths of sentences and words, the head and tail of the
-vocabulary, and a sample decoded back to text; `--verify` first checks every digest.
+It shows counts, the coverage of the vocabulary, the lengths of sentences and words, the first and
+last words of the vocabulary, and a sample decoded to text; `--verify` first checks every digest.
 
 Cost: one pass over the lengths of sentences and over the lexicon; the words of a shard are read
 only for the sample and by `--verify`.
@@ -28,16 +28,22 @@ QUANTILES = {"min": 0.0, "1%": 0.01, "25%": 0.25, "50%": 0.5, "75%": 0.75, "99%"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
+    """Parse the flags, and print the summary."""
     parser = argparse.ArgumentParser(
-        prog="python -m data_tools.inspect_corpus", description="Say what is in a corpus."
+        prog="python -m data_tools.inspect_corpus", description="Print a summary of a corpus."
     )
     parser.add_argument("corpus", type=Path, help="a corpus directory")
-    parser.add_argument("--verify", action="store_true", help="check the digest of every file")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--words", type=int, default=10, help="of head and tail (default: 10)")
-    parser.add_argument("--samples", type=int, default=5, help="sentences a split (default: 5)")
-    parser.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
+    parser.add_argument(
+        "--verify", action="store_true", help="check the digest of every file first"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as a JSON object")
+    parser.add_argument(
+        "--words", type=int, default=10, help="first and last words to show (default: 10)"
+    )
+    parser.add_argument(
+        "--samples", type=int, default=5, help="sentences to show per split (default: 5)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
     args = parser.parse_args(argv)
     if min(args.words, args.samples, args.seed) < 0:
         raise ConfigError("--words, --samples and --seed must not be negative")
@@ -56,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def verify(corpus: Corpus) -> None:
-    """Check every digest, with progress."""
+    """Check every digest, and report progress."""
     total = sum(file.bytes for file in corpus.manifest.files.values())
     total += sum(shard.bytes for split in corpus.splits.values() for shard in split.shards)
     done = 0
@@ -68,11 +74,11 @@ def verify(corpus: Corpus) -> None:
             progress.update(done, 0)
 
         corpus.verify(progress=add)
-    print(f"verified: all {total:,} bytes are as corpus.json says", file=sys.stderr)
+    print(f"verified: all {total:,} bytes match the digests in corpus.json", file=sys.stderr)
 
 
 def inspect(corpus: Corpus, num_words: int, num_samples: int, seed: int) -> dict[str, Any]:
-    """Everything that the command prints, as JSON."""
+    """Return everything that the command prints, as JSON."""
     size, counts = corpus.vocabulary_size, corpus.lexicon.counts
     head = range(min(num_words, size))
     tail = range(max(len(head), size - num_words), size)
@@ -104,7 +110,7 @@ def inspect(corpus: Corpus, num_words: int, num_samples: int, seed: int) -> dict
 
 
 def sentence_lengths(corpus: Corpus, split: str) -> tuple[Any, Any]:
-    """The lengths of a split's sentences that occur, and how often each does."""
+    """Return the distinct sentence lengths of a split, and the number of sentences of each."""
     counts = np.zeros(1, dtype=np.int64)
     for index in range(len(corpus.blocks(split))):
         _, lengths = corpus.block(split, index, verify=False)
@@ -117,7 +123,7 @@ def sentence_lengths(corpus: Corpus, split: str) -> tuple[Any, Any]:
 
 
 def quantiles(values: Any, weights: Any) -> dict[str, int]:
-    """Quantiles of `values`, each of which stands for as many as its weight says."""
+    """Return the quantiles of `values`, each repeated as many times as its weight."""
     present = weights > 0
     values, weights = values[present], weights[present]
     if not len(values):
@@ -129,7 +135,7 @@ def quantiles(values: Any, weights: Any) -> dict[str, int]:
 
 
 def sample(corpus: Corpus, split: str, num_samples: int, seed: int) -> list[str]:
-    """Sentences drawn at random, as text."""
+    """Return random sentences of a split, as text."""
     block_sentences = corpus.blocks(split)["sentences"]
     num_sentences = int(block_sentences.sum())
     random = np.random.default_rng(seed)
@@ -150,12 +156,12 @@ def sample(corpus: Corpus, split: str, num_samples: int, seed: int) -> list[str]
 
 
 def print_report(report: dict[str, Any]) -> None:
-    """Print what `inspect` found for people."""
+    """Print the result of `inspect` as text."""
     print(f"{report['path']} ({report['fingerprint'][:16]})")
     print(f"tokenizer: {json.dumps(report['tokenizer'])}")
     print(f"options: {json.dumps(report['options'])}")
     print(f"types: {report['num_types']:,}, vocabulary: {report['vocabulary_size']:,}")
-    print(f"bytes a word: {_quantile_text(report['word_bytes'])}")
+    print(f"bytes per word: {_quantile_text(report['word_bytes'])}")
     for end in ("head", "tail"):
         words = ", ".join(f"{word} {count:,}" for word, count in report[end])
         print(f"{end} of the vocabulary: {words}")
@@ -164,7 +170,7 @@ def print_report(report: dict[str, Any]) -> None:
             f"\n{name}: {split['words']:,} words, {split['sentences']:,} sentences, "
             f"{split['shards']} shards, {split['unknown_rate']:.2%} <UNK>"
         )
-        print(f"words a sentence: {_quantile_text(split['sentence_words'])}")
+        print(f"words per sentence: {_quantile_text(split['sentence_words'])}")
         for text in split["sample"]:
             print(f"  {text}")
 

@@ -41,7 +41,7 @@ def _rows(section: type[BaseModel], prefix: str) -> Iterator[str]:
         description = field.description or (inner.__doc__ if inner else None) or ""
         if field.is_required():
             default = "required"
-        elif field.default_factory is not None or isinstance(field.default, BaseModel):
+        elif inner is not None:
             default = "its defaults"
         else:
             default = f"`{json.dumps(field.default)}`"

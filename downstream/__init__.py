@@ -1,6 +1,6 @@
-"""Frozen biLM representations, mixed and put to work on tasks.
+"""Tasks on frozen biLM representations: text classification, estimators, baselines and analyses.
 
-Public names are looked up on first use, so that commands answer `--help` at once.
+Public names are imported on first use, so that commands print `--help` without importing torch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`TextClassifier`: a trained head with the frozen biLM under it, from raw text to a class.
+"""`TextClassifier`: a trained head and its frozen biLM, from raw text to a class.
 
-On disk it is `classifier.json` and `head.safetensors`. The biLM and the word vectors stay where
-they are: their paths and digests are recorded, and others are refused.
+On disk it consists of `classifier.json` and `head.safetensors`. The biLM and the word vectors are
+not copied: their paths and digests are recorded, and other ones are rejected.
 """
 
 from __future__ import annotations
@@ -11,33 +11,29 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from bilm.embedding.embedder import Embedder
+from bilm.embedding.sentence_batches import windows
 from bilm.errors import CheckpointError, CorpusError
-from bilm.files.sections import parse_section
-from bilm.files.strict_json import read_json
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import (
-    _Window,
+    FeatureShape,
+    PooledSource,
+    Source,
+    WordTexts,
+    pool_vectors,
 )
-from downstream.features.texts_to_layers import embed_texts, tokenize, windows_of
-from downstream.features.word_vectors import Table, WordVectors, vectors_digest
-from downstream.heads.saved_head import (
-    CLASSIFIER_FILE,
-    HEAD_FILE,
-    Description,
-    _check_same,
-    _check_widths,
-    _head,
-)
+from downstream.features.texts_to_layers import pooled_layers, stream_words, tokenize
+from downstream.features.word_vectors import WordVectors, vectors_digest
+from downstream.heads.saved_head import Description, load_model
 from downstream.heads.text_model import TextModel
+from downstream.settings.progress import Progress
 from downstream.training.fit import predict_probabilities
 
 
 class TextClassifier:
-    """Raw texts to classes, and the probability of each."""
+    """A classifier of raw texts."""
 
     def __init__(
         self,
@@ -60,64 +56,68 @@ class TextClassifier:
         model: Path | str | None = None,
         vectors: Path | str | None = None,
     ) -> TextClassifier:
-        """Read a classifier; `model` and `vectors` say where biLM and word vectors are now."""
+        """Read a classifier.
+
+        Args:
+            directory: a report of `downstream.classify`.
+            model: the path of the biLM, if it has moved.
+            vectors: the path of the word vectors, if they have moved.
+        """
         directory = Path(directory)
-        path = directory / CLASSIFIER_FILE
-        description = parse_section(
-            Description, read_json(path, CheckpointError), str(path), CheckpointError
-        )
-        bilm_path = Path(model) if model is not None else Path(description.bilm.path)
+        description = Description.read(directory)
+        bilm_path = Path(model if model is not None else description.bilm.path)
         if not bilm_path.is_dir():
             raise CheckpointError(
-                f"the biLM of {directory} is not at {bilm_path}; say where it is (--model)"
+                f"the biLM of {directory} is not at {bilm_path}; pass its path (--model)"
             )
         embedder = Embedder(PretrainedBiLm.open(bilm_path))
-        found = model_digest(embedder.pretrained)
-        _check_same("biLM", bilm_path, found, description.bilm.digest, directory)
+        description.bilm.check("biLM", bilm_path, model_digest(embedder.pretrained))
         table = None
         if description.vectors is not None:
-            vectors_path = Path(vectors) if vectors is not None else Path(description.vectors.path)
-            found = vectors_digest(vectors_path)
-            expected = description.vectors.digest
-            _check_same("file of word vectors", vectors_path, found, expected, directory)
-            table = WordVectors.read(vectors_path)
-        _check_widths(description, embedder, table, path)
-        head = _head(description, directory / HEAD_FILE)
-        return cls(description, head, embedder, table)
+            path = Path(vectors if vectors is not None else description.vectors.path)
+            description.vectors.check("file of word vectors", path, vectors_digest(path))
+            table = WordVectors.read(path)
+        vector_dim = 0 if table is None else table.dim
+        shape = FeatureShape(embedder.num_layers, embedder.dim, vector_dim)
+        description.check_shape(shape, directory)
+        return cls(description, load_model(description, directory), embedder, table)
 
     def predict(self, texts: Sequence[str]) -> list[str]:
-        """The likeliest class of each text."""
+        """Return the most probable class of each text."""
         return [self.classes[i] for i in self.predict_proba(texts).argmax(axis=1)]
 
     def predict_proba(
         self, texts: Sequence[str], progress: bool | None = False
     ) -> npt.NDArray[np.float32]:
-        """The probability of each class (texts, classes), in the order of `classes`.
+        """Return the probability of each class (texts, classes), in the order of `classes`.
 
-        `progress` shows a bar: True always, None on a terminal only.
+        `progress` shows a bar: True always, None only on a terminal.
         """
         if isinstance(texts, str):
             raise TypeError("predict takes a list of texts; for one text, pass [text]")
-        parts = list(self._probabilities(texts, progress))
+        parts = list(self._probabilities(texts, Progress("classifying", progress)))
         return np.concatenate(parts) if parts else np.empty((0, len(self.classes)), np.float32)
 
     def _probabilities(
-        self, texts: Sequence[str], progress: bool | None
+        self, texts: Sequence[str], progress: Progress
     ) -> Iterator[npt.NDArray[np.float32]]:
         for i, text in enumerate(texts):
             if not text.strip():
                 raise CorpusError(f"text {i + 1} of {len(texts)} is empty")
-        about = self.description
-        words = tokenize(self._embedder.pretrained, texts, about.tokenized, about.max_words)
-        disable = None if progress is None else not progress
-        with tqdm(total=len(texts), desc="classifying", unit=" texts", disable=disable) as bar:
-            for window in windows_of(words):
-                layers = embed_texts(self._embedder, window)
-                source = _Window(layers, self._vectors_of(window), about.head)
-                yield predict_probabilities(self._model, source)
+        words = tokenize(self._embedder.pretrained, texts, self.description.reading)
+        with progress.bar("texts", total=len(texts)) as bar:
+            # Windows of the embedder bound the memory of the layers.
+            for window in windows(words, self._embedder.limits.window_words):
+                yield predict_probabilities(self._model, self._source(window))
                 bar.update(len(window))
 
-    def _vectors_of(self, texts: Sequence[list[str]]) -> list[Table] | None:
-        if self._vectors is None:
-            return None
-        return [self._vectors.look_up(words, self.description.head.unknown) for words in texts]
+    def _source(self, texts: Sequence[list[str]]) -> Source:
+        """Return the features of tokenized texts."""
+        head = self.description.head
+        vectors = None
+        if self._vectors is not None:
+            vectors = [self._vectors.look_up(words, head.unknown) for words in texts]
+        if head.mode == "words":
+            return WordTexts(list(stream_words(self._embedder, texts)), vectors)
+        pooled = None if vectors is None else pool_vectors(vectors)
+        return PooledSource(pooled_layers(self._embedder, texts), head.kind, pooled)

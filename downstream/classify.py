@@ -1,8 +1,8 @@
-"""Classify text on a frozen biLM: `python -m downstream.classify --model DIR --train ... --help`.
+"""Classify text with a frozen biLM: `python -m downstream.classify --model DIR --train FILE ...`
 
-Trains a head for every mix of the biLM's layers that is asked for, on representations that are
-computed once and kept, and writes a report. Exit codes: 0 done; 2 a mistake in the settings, the
-texts, the model or the cache; 3 a loss that is not a number.
+Computes the representations of all texts once, trains a head on them for every mix of the biLM's
+layers, and writes a report. Exit codes: 0 done; 2 an error in the settings, the texts, the model or
+the cache; 3 a loss that is NaN or infinite.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from downstream.settings.sections import Settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
+    """Read the settings, run the experiment, and print its summary."""
     arguments = parse("classify", __doc__, argv)
-    settings = read_settings(arguments)
+    settings = read_settings(arguments, Settings)
     set_up()
     sys.stdout.write(classify(settings, arguments.progress))
     return 0
 
 
 def classify(settings: Settings, progress: bool | None = None) -> str:
-    """Do all that the settings ask for; the summary is returned, the report is written."""
-    # torch only now, so that --help and mistakes answer at once
+    """Run the experiment, write the report, and return the summary."""
+    # torch is imported here, so that --help and errors in the settings appear at once.
     from downstream.reports.pages import check_free
     from downstream.reports.report import FORMAT, summary_table, write_report
     from downstream.tasks.classification import read_task
@@ -43,7 +43,7 @@ def classify(settings: Settings, progress: bool | None = None) -> str:
         model, finetuned = tuned.model, tuned.as_json()
     results = run(settings, task, model, progress)
     write_report(results, settings, finetuned)
-    best, _, _ = results.chosen()
+    best = results.chosen().outcome
     test = best.scores["test"]
     return (
         f"{summary_table(results)}\n\nbest by validation: {best.mix}, seed "

@@ -1,6 +1,6 @@
-"""Classify a file of texts: `python -m downstream.predict --classifier DIR --input F --output P`.
+"""Classify a file of texts: `python -m downstream.predict --classifier DIR --input F --output P`
 
-The output, .csv or .jsonl, has one row per text in the order of the input: the class, its
+The output, .csv or .jsonl, has one row per text, in the order of the input: the class, its
 probability, and the probability of each class.
 """
 
@@ -26,28 +26,10 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m downstream.predict",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--classifier", type=Path, required=True, help="a report of downstream.classify")
-    add("--input", type=Path, required=True, help=".csv, .tsv, .jsonl or .txt, plain or .gz")
-    add("--output", type=Path, required=True, help="predictions, .csv or .jsonl")
-    add(
-        "--text-columns",
-        default="text",
-        help="names in the header, or numbers from 1, separated by commas (default: %(default)s)",
-    )
-    add("--format", choices=get_args(Format), help="of the input (default: by its extension)")
-    add("--header", action=argparse.BooleanOptionalAction, help="whether the input has one")
-    add("--model", type=Path, help="where the biLM is now (default: where it was)")
-    add("--vectors", type=Path, help="where the word vectors are now, likewise")
-    arguments = parser.parse_args(argv)
+    """Read the texts, classify them, and write the predictions."""
+    arguments = _parse(argv)
     if arguments.output.suffix not in (".csv", ".jsonl"):
-        raise ConfigError(f"--output {arguments.output}: its name must end in .csv or .jsonl")
+        raise ConfigError(f"--output is {arguments.output}; its name must end in .csv or .jsonl")
     texts = read_texts(
         arguments.input,
         text_columns=names(arguments.text_columns),
@@ -55,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         header=arguments.header,
     )
     share_cores()
+    # torch is imported here, so that --help and errors in the input appear at once.
     from downstream.classifier import TextClassifier
 
     classifier = TextClassifier.from_pretrained(
@@ -64,20 +47,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m downstream.predict",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--classifier", type=Path, required=True, help="a report of downstream.classify")
+    add("--input", type=Path, required=True, help=".csv, .tsv, .jsonl or .txt, plain or .gz")
+    add("--output", type=Path, required=True, help="file of predictions, .csv or .jsonl")
+    add(
+        "--text-columns",
+        default="text",
+        help="names or numbers (from 1) of the text columns, separated by commas "
+        "(default: %(default)s)",
+    )
+    add("--format", choices=get_args(Format), help="format of the input (default: by extension)")
+    add(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the input has a header (default: if a column is given by name)",
+    )
+    add("--model", type=Path, help="path of the biLM (default: the recorded one)")
+    add("--vectors", type=Path, help="path of the word vectors (default: the recorded one)")
+    return parser.parse_args(argv)
+
+
 def _write(path: Path, classes: Sequence[str], probabilities: npt.NDArray[np.float32]) -> None:
     with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file) if path.suffix == ".csv" else None
         if table is not None:
             table.writerow(["label", "probability", *(f"p({name})" for name in classes)])
         for row in probabilities:
-            label, shown = classes[int(row.argmax())], [round(float(p), 6) for p in row]
+            label, rounded = classes[int(row.argmax())], [round(float(p), 6) for p in row]
             if table is not None:
-                table.writerow([label, max(shown), *shown])
+                table.writerow([label, max(rounded), *rounded])
             else:
                 record = {
                     "label": label,
-                    "probability": max(shown),
-                    "probabilities": dict(zip(classes, shown, strict=True)),
+                    "probability": max(rounded),
+                    "probabilities": dict(zip(classes, rounded, strict=True)),
                 }
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
 

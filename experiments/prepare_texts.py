@@ -1,13 +1,12 @@
-"""From the texts as they are handed round to what `data_tools` and `downstream` read.
+"""Convert downloaded texts to the formats that `data_tools` and `downstream` read.
 
-AG News comes with the remains of web pages in it, and SST-5 with its label in front of the text.
-No test text goes into a text for a language model.
+AG News contains remains of HTML, and a line of SST-5 begins with its label. Test texts are never
+part of a language model's training text.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
 import html
 import itertools
 import re
@@ -16,12 +15,14 @@ from pathlib import Path
 
 from bilm.errors import ConfigError
 from bilm.files.writing import atomic_file
+from bilm.text.lines import LineReader
+from bilm.text.tables import Table
 
 _TAG = re.compile(r"<[^<>]*>")
 
 _SPACES = re.compile(r"\s+")
 
-NUM_REVIEWS = 10_000  # of 50,000: one pass over them is what fits into the time
+NUM_REVIEWS = 10_000  # of 50,000, to limit the training time
 
 NEEDED = (
     "ag_news/train.csv.gz",
@@ -39,10 +40,10 @@ NEEDED = (
 
 
 def check_data(data: Path) -> None:
-    """All files that the experiment reads must be there."""
+    """Reject a data directory that lacks any of the files that the experiment reads."""
     missing = [name for name in NEEDED if not (data / name).is_file()]
     if missing:
-        raise ConfigError(f"--data {data} has no {', '.join(missing)}")
+        raise ConfigError(f"--data {data} does not contain {', '.join(missing)}")
 
 
 def prepare(data: Path, output: Path) -> None:
@@ -51,16 +52,16 @@ def prepare(data: Path, output: Path) -> None:
     train = list(ag_news(data / "ag_news/train.csv.gz"))
     _write_csv(output / "ag_train.csv", train)
     _write_csv(output / "ag_test.csv", ag_news(data / "ag_news/test.csv.gz"))
-    reuters = (clean(line) for line in _lines(data / "lm/reuters21578.txt.gz"))
+    reuters = map(clean, LineReader(data / "lm/reuters21578.txt.gz").lines())
     _write_lines(output / "news.txt", [text for _, text in train] + list(reuters))
-    reviews = itertools.islice(_lines(data / "lm/imdb_unlabelled.txt.gz"), NUM_REVIEWS)
-    _write_lines(output / "films.txt", map(clean, reviews))
+    reviews = LineReader(data / "lm/imdb_unlabelled.txt.gz").lines()
+    _write_lines(output / "films.txt", map(clean, itertools.islice(reviews, NUM_REVIEWS)))
     for name in ("train", "dev", "test"):
         _write_csv(output / f"sst5_{name}.csv", sst5(data / f"sst5/stsa.fine.{name}"))
 
 
 def clean(text: str) -> str:
-    r"""Text without what is left of a web page: tags, entities, and `\` for a space.
+    r"""Remove the remains of HTML: tags, entities, and `\` in place of a space.
 
     >>> clean(r"AT &amp;T&#39;s  shares\fall #36;2 <b>today</b> #39;s")
     "AT &T's shares fall $2 today 's"
@@ -71,22 +72,17 @@ def clean(text: str) -> str:
 
 
 def ag_news(path: Path) -> Iterator[tuple[str, str]]:
-    """Class, and title with description, of each row."""
-    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-        for label, title, description in csv.reader(file):
-            yield label, clean(f"{title} {description}")
+    """Yield the class, and the title joined with the description, of each row."""
+    for row in Table("csv", columns=("1", "2", "3")).rows(LineReader(path)):
+        label, title, description = row.cells
+        yield label, clean(f"{title} {description}")
 
 
 def sst5(path: Path) -> Iterator[tuple[str, str]]:
-    """Class and text of each line."""
-    for line in path.read_text(encoding="utf-8").splitlines():
+    """Yield the class and the text of each line."""
+    for line in LineReader(path).lines():
         label, _, text = line.partition(" ")
         yield label, text
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        yield from file
 
 
 def _write_csv(path: Path, rows: Iterable[tuple[str, str]]) -> None:

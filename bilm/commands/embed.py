@@ -2,9 +2,9 @@
 
 MODEL is a run (its best model is used), a model directory, or a directory with options.json and
 weights.hdf5; alternatively, pass these two files as --options and --weights. TEXT has one sentence
-per line and may be compressed (.gz, .bz2, .xz). The output has the published form: datasets "0",
-"1", ... by line number, each of shape (layers + 1, words, 2 x dim). An empty line has 0 words, or
-zeros if pooled.
+per line and may be compressed (.gz, .bz2, .xz, .zst). The output has the published form: datasets
+"0", "1", ... by line number, each of shape (layers + 1, words, 2 x dim). An empty line has 0 words,
+or zeros if pooled.
 
 If the command is interrupted, run it again to resume. Finished parts are kept in OUT.hdf5.partial/
 until the end, and the model, the text and the options must be the same. The command needs twice the
@@ -14,21 +14,17 @@ disk space of the output until it finishes; its memory use does not grow with th
 from __future__ import annotations
 
 import argparse
-import bz2
-import gzip
 import hashlib
+import itertools
 import logging
-import lzma
 import sys
-import zlib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
-from bilm.text.lines import bounded_lines
+from bilm.text.lines import LineReader
 
 if TYPE_CHECKING:
     from bilm.embedding.dump import EmbeddingDump
@@ -152,10 +148,11 @@ def _write(arguments: Arguments, embedder: Embedder, output: Output, dump: Embed
 
     if dump.num_lines:
         print(f"resuming at line {dump.num_lines}", file=sys.stderr)
-    reader = _Lines(arguments.input)
+    reader = LineReader(arguments.input)
     tokenizer = embedder.pretrained.tokenizer
     assert tokenizer is not None  # `_model` has checked it
-    sentences = (tokenizer.tokenize(line) for line in reader.lines(dump.num_lines))
+    remaining = itertools.islice(reader.lines(), dump.num_lines, None)
+    sentences = (tokenizer.tokenize(line) for line in remaining)
     is_shown = arguments.progress or sys.stderr.isatty()
     with tqdm(
         total=arguments.input.stat().st_size,
@@ -220,41 +217,6 @@ def _model(arguments: Arguments) -> PretrainedBiLm:
     remedy = "use --tokenizer whitespace for tokenized text, or --tokenizer moses for raw text"
     require_tokenizer(pretrained.tokenizer, remedy, error=ConfigError)
     return pretrained
-
-
-class _Lines:
-    """The lines of a file, and how many of its bytes have been read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.bytes_read = 0
-
-    def lines(self, start: int) -> Iterator[str]:
-        """Those from number `start` on. Only line feeds break lines."""
-        number = -1
-        try:
-            with open(self.path, "rb") as raw:
-                for number, line in enumerate(
-                    bounded_lines(_decompressed(raw, self.path), self.path)
-                ):
-                    if number >= start:
-                        self.bytes_read = raw.tell()
-                        yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as e:
-            raise CorpusError(
-                f"{self.path}, line {number + 1} is not UTF-8: byte {e.start + 1} of the line is "
-                f"{e.object[e.start]:#04x}; convert the file"
-            ) from None
-        except EOFError:
-            raise CorpusError(f"{self.path} is cut short: the compressed data ends early") from None
-        except (OSError, zlib.error, lzma.LZMAError) as e:
-            raise CorpusError(f"cannot read {self.path}: {e}") from None
-
-
-def _decompressed(raw: BinaryIO, path: Path) -> BinaryIO:
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-    opener = openers.get(path.suffix)
-    return raw if opener is None else cast(BinaryIO, opener(raw))
 
 
 def _digest(path: Path) -> str:

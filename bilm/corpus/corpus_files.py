@@ -52,7 +52,9 @@ class CorpusFiles:
         with self._lock:
             if name not in self._maps:
                 self._stamps[name] = stamp(self._directory / name)
-                self._maps[name] = map_file(self._directory / name, self._infos[name].bytes)
+                self._maps[name] = map_file(
+                    self._directory / name, self._infos[name].bytes, CorpusError
+                )
             return self._maps[name]
 
     def verify(self, name: str, again: bool = False) -> None:

@@ -247,13 +247,13 @@ def write_manifest(
 
 def _file_info(path: Path) -> dict[str, Any]:
     size = path.stat().st_size
-    return {"bytes": size, "sha256": sha256(map_file(path, size))}
+    return {"bytes": size, "sha256": sha256(map_file(path, size, CorpusError))}
 
 
 def _count_unknown(directory: Path, split: SplitInfo, vocabulary_size: int, num_types: int) -> int:
     total = 0
     for shard in split.shards:
-        words = map_file(directory / shard.name, shard.bytes).view("<i4")
+        words = map_file(directory / shard.name, shard.bytes, CorpusError).view("<i4")
         for block in shard.table:
             ids = words[block["words_offset"] // ID_BYTES :][: block["words"]]
             if ids.max() >= num_types:

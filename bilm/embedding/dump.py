@@ -15,14 +15,13 @@ contains the model, the text and the options that it was made with.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,14 @@ import torch
 
 from bilm.errors import OutputError
 from bilm.files.strict_json import read_json
-from bilm.files.writing import atomic_file, is_disk_full, open_lock, sync_directory, write_text
+from bilm.files.writing import (
+    atomic_file,
+    exclusive_lock,
+    is_disk_full,
+    reject_existing,
+    sync_directory,
+    write_text,
+)
 from bilm.pretrained.tensors import TensorFile, save_tensors
 
 FORMAT = "bilm-embeddings"
@@ -160,21 +166,16 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
     exists = output.exists()
     if output.is_dir():
         raise OutputError(f"{output} is a directory; name a file")
-    if exists and not overwrite and not directory.exists():
-        raise OutputError(f"{output} already exists; choose another file or use --overwrite")
+    if not directory.exists():
+        reject_existing(output, OutputError, overwrite)
     if directory.is_symlink():
         raise OutputError(f"{directory} is a symbolic link; remove it, or choose another output")
-    with _output_errors(output, _MAX_HEADER_BYTES):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        directory.mkdir(exist_ok=True)
-        lock_file = open_lock(directory / LOCK_FILE)
-    with lock_file as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputError(
-                f"another process is writing {output}; wait until it has finished"
-            ) from None
+    with ExitStack() as stack:
+        with _output_errors(output, _MAX_HEADER_BYTES):
+            output.parent.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(exist_ok=True)
+            message = f"another process is writing {output}; wait until it has finished"
+            stack.enter_context(exclusive_lock(directory / LOCK_FILE, OutputError, message))
         header = {"format": FORMAT, "version": 1, "run": run, "replaces": exists}
         if not _is_same_run(directory, header, overwrite):
             _clear(directory, everything=True)
@@ -182,7 +183,7 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
                 write_text(directory / HEADER_FILE, json.dumps(header, indent=2) + "\n")
         elif exists and not overwrite:
             if read_json(directory / HEADER_FILE, OutputError).get("replaces") is not False:
-                raise OutputError(f"{output} already exists; use --overwrite to replace it")
+                reject_existing(output, OutputError)
             # The output did not exist when this run began: it was killed after the last step.
             _remove(directory)
             yield None

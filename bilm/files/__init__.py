@@ -1,1 +1,1 @@
-"""Files: atomic writing, checked reading, strict JSON and the base class of its schemas."""
+"""Files: atomic writing, checked reading, strict JSON and the base class of JSON schemas."""

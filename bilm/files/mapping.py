@@ -1,9 +1,9 @@
-"""Files read by memory map, as one should read files from somewhere else.
+"""Read files by memory map, with the checks that files from untrusted places need.
 
-Only regular files of the expected size are mapped, never a symbolic link, a device or a pipe, and
-an `.npy` file is believed only when its header says the very dtype and length that are expected.
+Only regular files of the expected size are mapped, and an `.npy` file is accepted only if its
+header has the expected dtype and length.
 
-Cost: a mapping takes address space, not memory; what is touched is read from disk once.
+Cost: a mapping takes address space, not memory; its pages are read from disk on first access.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bilm.errors import CorpusError
+from bilm.errors import BilmError, CorpusError
 
 Bytes = npt.NDArray[np.uint8]
 
+Ids = npt.NDArray[np.int32]
+
+# Device, inode, size and modification time: these change when a file is written or replaced.
 Stamp = tuple[int, int, int, int]
 
-_HASH_STEP = 1 << 24
+_HASH_STEP_BYTES = 1 << 24
 
-_MAX_NPY_HEADER = 4096
+_MAX_NPY_HEADER_BYTES = 4096
 
-# numpy's own parser evaluates the header as Python and stumbles in many ways over a damaged one.
+# numpy's own parser evaluates the header as Python and fails in many ways on a damaged one.
 _NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?P<size>..)"
     rb"\{'descr': '(?P<dtype>[<>|][a-zA-Z]\d*)', 'fortran_order': False, "
@@ -39,27 +42,28 @@ _NPY_HEADER = re.compile(
 )
 
 
-def map_file(path: Path, num_bytes: int) -> Bytes:
-    """Map the regular file `path`, which must have exactly `num_bytes` bytes, for reading."""
+def map_file(path: Path, num_bytes: int, error: type[BilmError]) -> Bytes:
+    """Map the regular file `path`, which must have exactly `num_bytes` bytes, for reading.
+
+    Unlike `reading.open_regular`, reject symbolic links, which could lead out of a directory that
+    was copied from somewhere else.
+    """
     try:
-        # O_NONBLOCK: a pipe in the place of the file must be refused, not waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise CorpusError(f"{path} is missing; copy the corpus again, or build it anew") from None
+        raise error(f"{path} is missing; copy or build its directory again") from None
     except OSError as e:
         if path.is_symlink():
-            raise CorpusError(
-                f"{path} is a symbolic link; a corpus holds regular files only: copy the file here"
-            ) from None
-        raise CorpusError(f"cannot read {path}: {e.strerror}") from None
+            raise error(f"{path} is a symbolic link; replace it with the file itself") from None
+        raise error(f"cannot read {path}: {e.strerror}") from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise CorpusError(f"{path} is not a regular file; a corpus holds regular files only")
+            raise error(f"{path} is not a regular file")
         if status.st_size != num_bytes:
-            raise CorpusError(
-                f"{path} has {status.st_size:,} bytes, but corpus.json says {num_bytes:,}; "
-                "the file was cut or changed: copy the corpus again, or build it anew"
+            raise error(
+                f"{path} has {status.st_size:,} bytes, but {num_bytes:,} are expected: it was "
+                "truncated or changed; copy or build its directory again"
             )
         if num_bytes == 0:
             return np.empty(0, dtype=np.uint8)
@@ -70,7 +74,7 @@ def map_file(path: Path, num_bytes: int) -> Bytes:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """What changes when a file is written to or replaced; None if there is none."""
+    """Return the stamp of the file at `path`, or None if there is no file."""
     try:
         status = path.stat(follow_symlinks=False)
     except OSError:
@@ -79,35 +83,35 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def sha256(data: Bytes) -> str:
-    """The sha256 of mapped bytes, in steps, so that other threads get their turn."""
+    """Return the sha256 of mapped bytes, hashed in steps so that other threads can run."""
     digest = hashlib.sha256()
-    for start in range(0, len(data), _HASH_STEP):
-        digest.update(data[start : start + _HASH_STEP].data)
+    for start in range(0, len(data), _HASH_STEP_BYTES):
+        digest.update(data[start : start + _HASH_STEP_BYTES].data)
     return digest.hexdigest()
 
 
 def npy_bytes(array: npt.NDArray[Any]) -> bytes:
-    """`array` as the content of an `.npy` file."""
+    """Return the content of an `.npy` file with `array`."""
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
     return buffer.getvalue()
 
 
 def npy_array(data: Bytes, dtype: str, length: int, path: Path) -> npt.NDArray[Any]:
-    """The one-dimensional array in the mapped `.npy` file `path`, without copying it."""
-    header = _NPY_HEADER.match(data[:_MAX_NPY_HEADER].tobytes())
+    """Return the one-dimensional array in the mapped `.npy` file `path`, without copying it.
+
+    Reject a header whose dtype or length differs from `dtype` and `length`.
+    """
+    header = _NPY_HEADER.match(data[:_MAX_NPY_HEADER_BYTES].tobytes())
     if header is None or int.from_bytes(header["size"], "little") != header.end() - 10:
-        raise CorpusError(f"{path} is not an .npy file of one dimension: build the corpus anew")
+        raise CorpusError(f"{path} is not an .npy file of one dimension; build the corpus again")
     found, start = f"{header['dtype'].decode()} ({header['length'].decode()},)", header.end()
     if found != f"{dtype} ({length},)":
         raise CorpusError(
-            f"{path} holds {found}; {dtype} ({length},) is expected: build the corpus anew"
+            f"{path} holds {found}, but {dtype} ({length},) is expected; build the corpus again"
         )
     if len(data) != start + length * np.dtype(dtype).itemsize:
         raise CorpusError(
-            f"{path} has {len(data):,} bytes, which its header contradicts: build the corpus anew"
+            f"{path} has {len(data):,} bytes, which its header contradicts; build the corpus again"
         )
     return data[start:].view(dtype)
-
-
-Ids = npt.NDArray[np.int32]

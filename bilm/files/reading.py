@@ -1,8 +1,7 @@
-"""Opening files that somebody else may have put there.
+"""Open and read files from untrusted places: regular files only, of a size that is checked first.
 
-A pipe would keep its reader waiting for ever, and a device has no end: only regular files are
-opened, of a size that is known before anything is read. Lock files are never opened through a
-symbolic link, which could make a file elsewhere.
+A pipe would block its reader forever, and a device has no end, so neither is opened. Imports no
+numpy, so that commands can reject a bad configuration quickly.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from bilm.errors import BilmError
 
 
 def open_regular(path: Path, error: type[BilmError], what: str = "") -> BufferedReader:
-    """Open the regular file at `path` for reading; anything else is refused unread.
+    """Open the regular file at `path` for reading; raise `error` for anything else.
 
-    `what` is said before the path in errors, such as "the vocabulary".
+    `what` precedes the path in error messages, such as "the vocabulary".
     """
     named = f"{what} {path}" if what else str(path)
     try:
-        # O_NONBLOCK: a pipe is to be refused, not waited for.
+        # O_NONBLOCK, because opening a pipe would otherwise wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as e:
         raise error(f"cannot read {named}: {e.strerror}") from None
-    except ValueError:  # a NUL
-        raise error(f"cannot read {named!r}: it is no path") from None
+    except ValueError:
+        raise error(f"cannot read {named!r}: a path cannot contain a NUL") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise error(f"cannot read {named}: it is not a regular file")
@@ -36,7 +35,7 @@ def open_regular(path: Path, error: type[BilmError], what: str = "") -> Buffered
 
 
 def read_regular(path: Path, error: type[BilmError], max_bytes: int, what: str = "") -> bytes:
-    """The content of the regular file at `path`, of at most `max_bytes`."""
+    """Return the content of the regular file at `path`, which may have at most `max_bytes`."""
     with open_regular(path, error, what) as file:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
@@ -48,7 +47,7 @@ def read_regular(path: Path, error: type[BilmError], max_bytes: int, what: str =
 
 
 def sha256_of(path: Path, error: type[BilmError], what: str = "") -> str:
-    """The sha256 of the regular file at `path`."""
+    """Return the sha256 of the regular file at `path`."""
     with open_regular(path, error, what) as file:
         try:
             return hashlib.file_digest(file, "sha256").hexdigest()

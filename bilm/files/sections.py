@@ -1,7 +1,7 @@
-"""Sections: the strict pydantic models that our JSON files are checked against, and their errors.
+"""The base class of schemas for JSON files, the types of common fields, and readable errors.
 
-All that is wrong with a file is reported in one message, each fault with its path in the JSON, the
-rule and the value, and for a misspelt key the nearest right one.
+A section is a pydantic model of one JSON object. All errors of a file are reported in one message,
+each with its path in the JSON, the rule and the value, and a misspelt key with the nearest match.
 """
 
 from __future__ import annotations
@@ -9,30 +9,36 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bilm.errors import BilmError, ConfigError
 
 AnySection = TypeVar("AnySection", bound=BaseModel)
 
+PositiveInt = Annotated[int, Field(ge=1)]
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+Name = Annotated[str, Field(min_length=1)]
+
 
 class Section(BaseModel):
-    """A JSON object: strict, closed, immutable."""
+    """A JSON object: types are not converted, unknown keys are errors, and it is immutable."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
-    # Keys that one may expect here, and what to do instead.
+    # Keys that a user may expect here, each with the reason for its absence or an alternative.
     refused_keys: ClassVar[dict[str, str]] = {}
 
 
 def parse_section(
     section: type[AnySection], tree: Any, source: str, error: type[BilmError] = ConfigError
 ) -> AnySection:
-    """Check `tree` (parsed JSON) against `section`; all that is wrong goes into one error."""
+    """Validate `tree` (parsed JSON) as a `section`; report all problems in one error."""
     try:
-        # By way of JSON text, where strict mode knows that an array may be a tuple.
+        # As JSON text, because strict mode accepts an array for a tuple only there.
         return section.model_validate_json(json.dumps(tree))
     except RecursionError:
         raise error(f"{source} is nested too deeply") from None
@@ -43,7 +49,7 @@ def parse_section(
 
 
 def _is_echo(problem: Any) -> bool:
-    """An array is also called too short when its only items were refused, each with its reason."""
+    """Whether `problem` follows from others: an array is too short if its items were rejected."""
     return problem["type"] == "too_short" and bool(problem["input"])
 
 
@@ -53,8 +59,8 @@ def _describe(section: type[BaseModel], error: Any) -> str:
     kind, message = error["type"], error["msg"]
     if kind == "missing":
         return f"{path}: is missing"
-    if kind == "json_invalid":  # half a surrogate pair, or too deep a nesting
-        return f"it cannot be read: {message}"
+    if kind == "json_invalid":  # an unpaired surrogate, or nested too deeply
+        return f"invalid text: {message}"
     if kind == "extra_forbidden":
         return f"{path}: is not a known key{_hint(section, location)}"
     if kind == "value_error":
@@ -73,14 +79,14 @@ def _json_path(location: Iterable[int | str]) -> str:
 
 
 def _hint(root: type[BaseModel], location: Sequence[int | str]) -> str:
-    """For an unknown key: why it is refused, the nearest key here, or its home elsewhere."""
+    """Explain an unknown key: why it is rejected, or the nearest key here or elsewhere."""
     key = str(location[-1])
     section: type[BaseModel] = root
     for part in location[:-1]:
         field = section.model_fields.get(str(part))
         inner = section_of(field.annotation) if field is not None else None
         if inner is None:
-            return ""  # inside an object whose keys are free
+            return ""  # an object with arbitrary keys
         section = inner
     if issubclass(section, Section) and key in section.refused_keys:
         return f" here: {section.refused_keys[key]}"
@@ -95,14 +101,14 @@ def _hint(root: type[BaseModel], location: Sequence[int | str]) -> str:
 
 
 def section_of(annotation: Any) -> type[BaseModel] | None:
-    """The section that an annotation such as `Section | None` holds, if any."""
+    """Return the section in an annotation such as `Section | None`, or None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (dict, list, tuple):
         return None
     for part in get_args(annotation):
-        if (found := section_of(part)) is not None:
-            return found
+        if (section := section_of(part)) is not None:
+            return section
     return None
 
 

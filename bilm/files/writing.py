@@ -1,20 +1,22 @@
-"""Files and directories that are either whole or absent.
+"""Write files and directories atomically: readers see the complete new content or none of it.
 
 Everything is written beside its destination under a temporary name, synced to disk, and renamed
-into place, so that a process killed at any moment leaves nothing that looks finished.
+into place, so that a process killed at any moment leaves nothing that looks finished. Lock files
+keep a second process from writing to the same place.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 from bilm.errors import BilmError
 
@@ -46,12 +48,13 @@ def sync_tree(directory: Path) -> None:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path; on success it becomes `path`, on failure it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = _temporary_name(path)
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    mode = os.fstat(descriptor).st_mode & 0o777
     os.close(descriptor)
-    temporary = Path(name)
     try:
         yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, mode)  # the writer may have replaced the file
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -61,7 +64,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path` as UTF-8, atomically. The OSError of a full disk names `path`."""
+    """Write `text` to `path` as UTF-8, atomically; on a full disk the OSError names `path`."""
     try:
         with atomic_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -79,24 +82,24 @@ def atomic_directory(
 ) -> Iterator[Path]:
     """Yield a temporary directory; on success it becomes `path`, on failure it is removed.
 
-    An existing `path` is refused unless `overwrite`; then it stays in place until the new one is
-    whole. A full disk is reported as `error`, with the bytes needed (`needed`, if that is known
-    beforehand; then it is seen before anything is written) and free.
+    Reject an existing `path` unless `overwrite`; then the old one stays in place until the new one
+    is complete. Report a full disk as `error`, with the bytes needed and free; if `needed` is
+    given, the free space is checked before anything is written.
     """
-    if path.exists() and not overwrite:
-        raise error(f"{path} exists already; choose another place, or ask to overwrite it")
+    reject_existing(path, error, overwrite)
+    temporary = _temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        temporary.mkdir()
     except OSError as e:
         raise error(f"cannot create {path}: {e.strerror}") from None
     try:
         if needed > shutil.disk_usage(temporary).free:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         yield temporary
-        os.chmod(temporary, 0o777 & ~_umask())
-        for file in temporary.iterdir():  # some libraries write files for their owner alone
-            os.chmod(file, 0o666 & ~_umask())
+        mode = temporary.stat().st_mode & 0o666  # 0o666 without the umask
+        for file in temporary.iterdir():  # some libraries create files only their owner can read
+            os.chmod(file, mode)
         sync_tree(temporary)
         _replace_directory(temporary, path)
         sync_directory(path.parent)
@@ -110,26 +113,36 @@ def atomic_directory(
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def reject_existing(path: Path, error: type[BilmError], overwrite: bool = False) -> None:
+    """Raise `error` if `path` exists, unless `overwrite`."""
+    if path.exists() and not overwrite:
+        raise error(f"{path} already exists; choose another path, or use --overwrite")
+
+
 def is_disk_full(error: OSError) -> bool:
-    """Whether the disk, a quota or a limit of the shell is what was met."""
+    """Whether a write failed because of a full disk, a quota or a limit on file sizes."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def disk_full_message(path: Path, needed: int) -> str:
-    """What to say when `path` could not be written; to be asked when temporary files are gone."""
+    """Return the error message for a full disk; call it after removing temporary files."""
     free = shutil.disk_usage(path.parent).free
     return (
         f"no space left while writing {path}: at least {needed:,} bytes needed, {free:,} bytes "
-        "free; nothing was kept, and whatever stood there before is untouched"
+        "free; nothing was written, and an existing output is unchanged"
     )
 
 
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+
+
 def _replace_directory(temporary: Path, path: Path) -> None:
-    """Put `temporary` in the place of `path`; what stood there is then in `temporary`'s."""
+    """Move `temporary` to `path`; if `path` existed, it is removed or left at `temporary`."""
     if not path.exists():
         os.rename(temporary, path)
     elif not _exchange(temporary, path):
-        # A kill between these two leaves the old one under its hidden name, whole.
+        # A kill between the two renames leaves the old directory complete, under a hidden name.
         retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
         os.rename(path, retired / path.name)
         os.rename(temporary, path)
@@ -137,7 +150,7 @@ def _replace_directory(temporary: Path, path: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Swap two names in one stroke, if the system can (Linux's renameat2)."""
+    """Swap two names atomically; return False if the system cannot (Linux's renameat2 can)."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False
@@ -146,13 +159,20 @@ def _exchange(first: Path, second: Path) -> bool:
     return bool(renameat2(here, names[0], here, names[1], ctypes.c_uint(_RENAME_EXCHANGE)) == 0)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@contextmanager
+def exclusive_lock(path: Path, error: type[BilmError], message: str) -> Iterator[None]:
+    """Lock the file `path`, created if missing; raise `error(message)` if it is locked already.
 
-
-def open_lock(path: Path) -> TextIO:
-    """Open a lock file, making it if need be; an OSError if a link or a directory stands there."""
+    Raise OSError if the file cannot be created, or is a directory or a symbolic link, which could
+    create a file elsewhere.
+    """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o666), "r")
+    descriptor = os.open(path, flags, 0o666)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise error(message) from None
+        yield
+    finally:
+        os.close(descriptor)

@@ -173,6 +173,14 @@ def _joined(inputs: Tensor, hidden: Tensor, outputs: Tensor) -> Tensor:
     return joined
 
 
+def _running_rows(lengths: Tensor | None, rows: int, time: int) -> list[int]:
+    """Return the number of rows, from the first on, that have not ended at each time step."""
+    if lengths is None:
+        return [rows] * time
+    counts: list[int] = (lengths > torch.arange(time).unsqueeze(1)).sum(dim=1).tolist()
+    return counts
+
+
 def infer(
     inputs: Tensor,
     weights: LstmWeights,
@@ -189,16 +197,13 @@ def infer(
     dim, recurrent = weight.shape[1] // 4, weight[input_dim:]
     steps = max(1, min(time, INFERENCE_ROWS // max(1, rows)))
     gates = weight.new_empty(steps, rows, 4 * dim)  # of a few time steps
-    counts = [rows] * time  # the number of rows to compute at each step: the first ones
-    if lengths is not None:
-        counts = (lengths > torch.arange(time).unsqueeze(1)).sum(dim=1).tolist()
     cell = state.cell.contiguous().clone()
     next_cell = torch.empty_like(cell)
     hidden = state.hidden.clone()  # gets the last output of each row when the row ends
     outputs = weight.new_empty(time, rows, hidden.shape[1])
     inner = weight.new_empty(rows, dim)
     last, running = hidden, rows
-    for t, count in enumerate(counts):
+    for t, count in enumerate(_running_rows(lengths, rows, time)):
         if count < running:  # some rows have just ended, and keep their state
             ended = slice(count, running)
             if t:

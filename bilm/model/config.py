@@ -6,9 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from bilm.files.sections import Section
-
-PositiveInt = Annotated[int, Field(ge=1)]
+from bilm.files.sections import PositiveInt, Section
 
 # Far above what can be trained, so that a damaged file cannot cause a huge allocation.
 Width = Annotated[int, Field(ge=1, le=1 << 20)]

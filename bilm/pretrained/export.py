@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from bilm.errors import CheckpointError
+from bilm.files.writing import reject_existing
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import (
     OPTIONS_FILE,
@@ -46,10 +47,7 @@ def _check_free(directory: Path, overwrite: bool) -> None:
     if directory.exists() and not directory.is_dir():
         raise CheckpointError(f"{directory} is a file; name a directory")
     for name in (OPTIONS_FILE, PUBLISHED_WEIGHTS_FILE, VOCABULARY_FILE):
-        if (directory / name).exists() and not overwrite:
-            raise CheckpointError(
-                f"{directory / name} already exists; choose another directory or use --overwrite"
-            )
+        reject_existing(directory / name, CheckpointError, overwrite)
 
 
 def _check_equal(written: BiLm, read: BiLm, directory: Path) -> None:

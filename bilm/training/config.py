@@ -19,9 +19,9 @@ from pydantic import Field, JsonValue, model_validator
 
 from bilm.corpus.global_batch import RankShare
 from bilm.errors import ConfigError
-from bilm.files.sections import Section, parse_section
+from bilm.files.sections import PositiveInt, Section, parse_section
 from bilm.files.strict_json import parse_json, read_json
-from bilm.model.config import ModelConfig, PositiveInt
+from bilm.model.config import ModelConfig
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 

@@ -6,16 +6,15 @@ The best model and the checkpoints are in the subdirectories `BEST_MODEL_DIRECTO
 
 from __future__ import annotations
 
-import fcntl
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bilm.corpus.reader import Corpus
 from bilm.distributed.ranks import Ranks
 from bilm.errors import CheckpointError
-from bilm.files.writing import open_lock, write_text
+from bilm.files.writing import exclusive_lock, write_text
 from bilm.pretrained.model_directory import (
     BEST_MODEL_DIRECTORY,
     CHECKPOINTS_DIRECTORY,
@@ -38,25 +37,18 @@ TENSORBOARD_DIRECTORY = "tensorboard"
 @contextmanager
 def lock_run(directory: Path, ranks: Ranks) -> Iterator[None]:
     """Create the directory and lock it, so that no second run can use it at the same time."""
-    file = None
-    with ranks.fail_together():
-        if ranks.is_first:
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-                file = open_lock(directory / LOCK_FILE)
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointError(
-                    f"another process is training in {directory}; wait for it, or choose another "
-                    "train.output_dir"
-                ) from None
-            except OSError as e:
-                raise CheckpointError(f"cannot use {directory}: {e.strerror}") from None
-    try:
+    message = f"another process is training in {directory}; wait for it, or choose another "
+    message += "train.output_dir"
+    with ExitStack() as stack:
+        with ranks.fail_together():
+            if ranks.is_first:
+                try:
+                    directory.mkdir(parents=True, exist_ok=True)
+                    lock = exclusive_lock(directory / LOCK_FILE, CheckpointError, message)
+                    stack.enter_context(lock)
+                except OSError as e:
+                    raise CheckpointError(f"cannot use {directory}: {e.strerror}") from None
         yield
-    finally:
-        if file is not None:
-            file.close()
 
 
 def find_checkpoint(config: Config, corpus: Corpus, ranks: Ranks, fresh: bool) -> Checkpoint | None:

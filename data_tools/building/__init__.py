@@ -1,1 +1,1 @@
-"""From text to the shards of a corpus."""
+"""Tokenize, count and shuffle text, and write a corpus."""

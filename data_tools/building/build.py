@@ -1,12 +1,12 @@
-"""From checked options to a vocabulary or a corpus: the pipeline behind the three commands.
+"""Build a corpus: the pipeline of the build commands.
 
-    text --(workers: tokenise)--> spool of provisional ids + counts
+    text --(workers: tokenize)--> spool of provisional ids, and counts
          --(sort by count, cut)--> vocabulary and lexicon
          --(final ids, external shuffle)--> shards
 
-One pass over the text. Everything is written into a hidden directory beside the output, which gets
-its name only when it is whole. Memory grows with the number of word types alone; the disk must
-hold about 9 bytes a word while the build runs.
+The text is read once. Everything is written into a hidden directory beside the output, which is
+renamed when it is complete. Memory grows only with the number of word types; the disk needs about
+9 bytes per word during the build.
 """
 
 from __future__ import annotations
@@ -25,24 +25,32 @@ from bilm.corpus.writer import SplitWriter, write_lexicon, write_manifest
 from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CorpusError
 from bilm.files.writing import atomic_directory
-from bilm.text.tokenizers import SENTENCEPIECE_FILE, SentencePieceTokenizer, TokenizerSpec
+from bilm.text.tokenizers import SENTENCEPIECE_FILE, SentencePieceTokenizer
 from bilm.text.vocabulary import Vocabulary
-from data_tools.building.counting import FinalOrder, check_order, count_text
+from data_tools.building.counting import FinalOrder, TypeCounter, check_order, count_text
 from data_tools.building.encode import EncodeOptions
 from data_tools.building.shuffle import shuffle
 from data_tools.building.spool import Sentences, Spool
-from data_tools.reading.options import BuildOptions
+from data_tools.reading.options import (
+    CorpusOptions,
+    GivenVocabulary,
+    OutputOptions,
+    TextOptions,
+    TokenizerOptions,
+    VocabularyOptions,
+)
 from data_tools.reading.pieces import train_pieces
 from data_tools.reading.progress import Progress
 
 BATCH_WORDS = 1 << 21
 
-_WORK = "work"  # the spool and the buckets, inside the unfinished output
+# Holds the spools and the buckets, inside the unfinished output.
+_WORK_DIRECTORY = "work"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a build made, and what it cost."""
+    """The contents of a corpus, and the cost of building it."""
 
     splits: dict[str, SplitInfo]
     num_types: int
@@ -52,51 +60,38 @@ class Summary:
 
     @property
     def num_words(self) -> int:
-        """Words of all splits."""
+        """The number of words in all splits."""
         return sum(split.words for split in self.splits.values())
 
 
-def prepare_tokenizer(options: BuildOptions, directory: Path) -> EncodeOptions:
-    """Put what the tokeniser needs into `directory`; train a model if one is needed."""
-    tree = {"name": options.tokenizer, "lowercase": options.lowercase}
-    if options.tokenizer == "moses":
-        tree["language"] = options.language
-    if options.tokenizer == "sentencepiece":
-        if options.sentencepiece_model is None:
-            train_pieces(options, directory / SENTENCEPIECE_FILE)
+def prepare_tokenizer(
+    text: TextOptions, tokenizer: TokenizerOptions, directory: Path
+) -> EncodeOptions:
+    """Write the tokenizer's files to `directory`, after training a model if necessary."""
+    if tokenizer.name == "sentencepiece":
+        if tokenizer.sentencepiece_model is None:
+            train_pieces(text, tokenizer, directory / SENTENCEPIECE_FILE)
         else:
-            SentencePieceTokenizer(options.sentencepiece_model).save(directory)
-    return EncodeOptions(
-        tokenizer=TokenizerSpec.model_validate(tree),
-        tokenizer_directory=directory,
-        lines=options.lines,
-        field=options.field,
-        errors=options.errors,
-        heldout_share=options.heldout_share,
-        seed=options.seed,
-    )
+            SentencePieceTokenizer(tokenizer.sentencepiece_model).save(directory)
+    return EncodeOptions(text, tokenizer.spec(), directory)
 
 
-def build_corpus(options: BuildOptions) -> Summary:
-    """Build the corpus that `options` describe at `options.output`."""
+def build_corpus(options: CorpusOptions) -> Summary:
+    """Build the corpus that `options` describe at `options.output.path`."""
     start = time.monotonic()
-    vocabulary = None if options.vocab is None else Vocabulary.read(options.vocab)
-    check_replaceable(options.output, options.overwrite)
-    with atomic_directory(options.output, CorpusError, options.overwrite) as directory:
-        work = directory / _WORK
+    given = _read_vocabulary(options.vocabulary)
+    output = options.output
+    check_replaceable(output)
+    with atomic_directory(output.path, CorpusError, output.overwrite) as directory:
+        work = directory / _WORK_DIRECTORY
         work.mkdir()
-        encode_options = prepare_tokenizer(options, directory)
+        encode_options = prepare_tokenizer(options.text, options.tokenizer, directory)
         with ExitStack() as stack:
             spools = {split: stack.enter_context(Spool(work / split)) for split in SPLITS}
-            counter, peaks = count_text(options.inputs, encode_options, options.num_workers, spools)
-        check_counts(options, {split: spools[split].num_sentences for split in SPLITS})
-        if vocabulary is not None and not options.allow_unsorted_vocab:
-            check_order(vocabulary, counter, str(options.vocab))
-        order = FinalOrder(counter, None if vocabulary is None else vocabulary.words)
+            counter, peaks = count_text(encode_options, spools)
+        check_counts(options.text, {split: spools[split].num_sentences for split in SPLITS})
+        order, vocabulary = _final_order(counter, options.vocabulary, given)
         del counter
-        if vocabulary is None:
-            size = order.vocabulary_size(options.max_vocab, options.min_count)
-            vocabulary = Vocabulary(order.types[:size])
         vocabulary.write(directory / VOCABULARY_FILE)
         write_lexicon(directory, (word.encode() for word in order.types), order.counts)
         splits = {
@@ -112,7 +107,7 @@ def build_corpus(options: BuildOptions) -> Summary:
             vocabulary_size=len(vocabulary),
             splits=splits,
         )
-    corpus = Corpus.open(options.output)
+    corpus = Corpus.open(output.path)
     return Summary(
         splits=corpus.splits,
         num_types=len(corpus.lexicon),
@@ -122,17 +117,36 @@ def build_corpus(options: BuildOptions) -> Summary:
     )
 
 
+def _read_vocabulary(options: VocabularyOptions | GivenVocabulary) -> Vocabulary | None:
+    return Vocabulary.read(options.file) if isinstance(options, GivenVocabulary) else None
+
+
+def _final_order(
+    counter: TypeCounter, options: VocabularyOptions | GivenVocabulary, given: Vocabulary | None
+) -> tuple[FinalOrder, Vocabulary]:
+    """Return the final order of all types, and the vocabulary, which comes first in it."""
+    if isinstance(options, GivenVocabulary):
+        assert given is not None
+        if not options.allow_unsorted:
+            check_order(given, counter, str(options.file))
+        return FinalOrder(counter, given.words), given
+    order = FinalOrder(counter, None)
+    size = order.vocabulary_size(options.max_words, options.min_count)
+    return order, Vocabulary(order.types[:size])
+
+
 def _write_split(
-    split: str, spool: Spool, order: FinalOrder, options: BuildOptions, directory: Path
+    split: str, spool: Spool, order: FinalOrder, options: CorpusOptions, directory: Path
 ) -> SplitInfo:
-    """Turn a spool into the shards of its split, and remove it."""
+    """Write the shards of a split from its spool, and remove the spool."""
     batches = _final_batches(spool, order)
-    if options.shuffle != "none":
-        seed = (options.seed, SPLITS.index(split))
-        batches = shuffle(batches, spool.num_words, options.shuffle, seed, directory / _WORK)
+    by = options.shards.shuffle
+    if by != "none":
+        seed = (options.text.seed, SPLITS.index(split))
+        batches = shuffle(batches, spool.num_words, by, seed, directory / _WORK_DIRECTORY)
     with (
         Progress(f"write {split}", spool.num_words) as progress,
-        SplitWriter(directory, split, options.shard_words) as writer,
+        SplitWriter(directory, split, options.shards.shard_words) as writer,
     ):
         num_words = 0
         for batch in batches:
@@ -143,45 +157,45 @@ def _write_split(
 
 
 def _final_batches(spool: Spool, order: FinalOrder) -> Iterator[Sentences]:
-    """The sentences of a spool with their final ids; the spool is removed at its end."""
+    """Yield the sentences of a spool with their final ids, then remove the spool."""
     for batch in spool.read(BATCH_WORDS):
         yield batch._replace(ids=order.final_ids[batch.ids])
     spool.path.unlink()
 
 
 def total_peak(worker_peaks: dict[int, int]) -> int:
-    """Peak memory of this process and its workers: the sum of their peaks, an upper bound."""
+    """Return the sum of the peak memory of this process and its workers, an upper bound."""
     peaks = worker_peaks | {os.getpid(): peak_memory_bytes()}
     return sum(peaks.values())
 
 
-def check_replaceable(output: Path, overwrite: bool) -> None:
-    """Refuse to replace anything that is not a corpus."""
-    if not output.exists() or not overwrite:
+def check_replaceable(output: OutputOptions) -> None:
+    """Reject overwriting anything that is not a corpus."""
+    path = output.path
+    if not path.exists() or not output.overwrite:
         return
-    if not output.is_dir() or (any(output.iterdir()) and not (output / MANIFEST_FILE).is_file()):
+    if not path.is_dir() or (any(path.iterdir()) and not (path / MANIFEST_FILE).is_file()):
         raise CorpusError(
-            f"{output} is no corpus (it has no {MANIFEST_FILE}), so --overwrite does not replace "
-            "it; remove it yourself, or choose another place"
+            f"{path} is not a corpus (it has no {MANIFEST_FILE}), so --overwrite does not replace "
+            "it; remove it yourself, or choose another path"
         )
 
 
-def check_counts(options: BuildOptions, num_sentences: dict[str, int]) -> None:
-    """Refuse an input without text, or a split that came out empty."""
-    if not sum(num_sentences.values()):
-        raise CorpusError("the input holds no words at all")
-    wants_heldout = options.heldout_share > 0 or options.has_heldout_files
-    for split in (TRAIN, HELDOUT) if wants_heldout else (TRAIN,):
+def check_counts(text: TextOptions, num_sentences: dict[str, int]) -> None:
+    """Reject an input without text, or a split without sentences."""
+    total = sum(num_sentences.values())
+    if not total:
+        raise CorpusError("the input contains no words")
+    for split in (TRAIN, HELDOUT) if text.heldout else (TRAIN,):
         if not num_sentences[split]:
             raise CorpusError(
-                f"no sentence falls into the split {split!r} (--heldout "
-                f"{options.describe()['heldout']}, {sum(num_sentences.values())} sentences in "
-                "all); choose another share, or --heldout 0"
+                f"the split {split!r} would be empty (--heldout {text.heldout}, {total} sentences "
+                "in total); choose another share, or use --heldout 0"
             )
 
 
 def print_summary(summary: Summary, output: Path) -> None:
-    """Say what was built, on stdout."""
+    """Print the contents and the cost of a corpus."""
     print(
         f"{output}: {summary.num_words:,} words, {summary.num_types:,} types, vocabulary of "
         f"{summary.vocabulary_size:,}"

@@ -1,14 +1,14 @@
-"""All text once through the tokeniser: word types counted, sentences spooled as provisional ids.
+"""Tokenize all text once: count the word types, and spool the sentences as provisional ids.
 
-Types are numbered as they appear; the final order (falling count) is known only at the end, and
-one table then turns provisional ids into final ones.
+Types are numbered in the order of their first occurrence. The final order (decreasing count) is
+known only at the end; a table then maps provisional ids to final ids.
 
-Cost: about 170 bytes a word type; nothing that grows with the text.
+Cost: about 170 bytes per word type; memory does not grow with the text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,17 @@ from bilm.text.characters import SPECIAL_WORDS
 from bilm.text.vocabulary import Vocabulary
 from data_tools.building.encode import EncodeOptions, Int64, encode_chunks
 from data_tools.building.spool import Int32, Spool
-from data_tools.reading.chunks import InputFile, read_chunks
+from data_tools.reading.chunks import read_chunks
 from data_tools.reading.progress import Progress
+
+# The order of a given vocabulary is compared with the text only if enough of its words occur.
+MIN_WORDS_TO_JUDGE_ORDER = 100
+
+MIN_RANK_CORRELATION = 0.2
 
 
 class TypeCounter:
-    """Word types by order of appearance, with their training counts."""
+    """Word types in the order of their first occurrence, with their training counts."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
@@ -34,16 +39,16 @@ class TypeCounter:
 
     @property
     def types(self) -> list[str]:
-        """The types, by provisional id."""
+        """The types by provisional id."""
         return list(self._ids)
 
     @property
     def counts(self) -> Int64:
-        """Their counts in the training text."""
+        """The counts of the types in the training text."""
         return self._counts[: len(self._ids)]
 
     def add(self, types: list[str], counts: Int64) -> Int32:
-        """Add counts of types; their provisional ids come back."""
+        """Add counts of types, and return the provisional ids of the types."""
         ids = self._ids
         provisional = np.fromiter(
             (ids.setdefault(word, len(ids)) for word in types), np.int32, len(types)
@@ -57,12 +62,12 @@ class TypeCounter:
 
 
 class FinalOrder:
-    """The final order of all types: special words, vocabulary, and the rest by falling count."""
+    """The final order of all types: special words, vocabulary, the rest by decreasing count."""
 
     def __init__(self, counter: TypeCounter, vocabulary: Sequence[str] | None) -> None:
-        """With `vocabulary` (a brought one, special words first) its words come first."""
+        """Put the words of a given `vocabulary`, which begins with the special words, first."""
         types, counts = counter.types, counter.counts
-        # Code points sort as their UTF-8 bytes do; the sort by count is stable.
+        # Code points sort like their UTF-8 bytes, and the sort by count is stable.
         by_word = np.array(sorted(range(len(types)), key=types.__getitem__), dtype=np.int64)
         order = by_word[np.argsort(-counts[by_word], kind="stable")]
         head = SPECIAL_WORDS if vocabulary is None else vocabulary
@@ -78,34 +83,31 @@ class FinalOrder:
         self.counts[self.final_ids] = counts
 
     def vocabulary_size(self, max_vocab: int, min_count: int) -> int:
-        """How many of the types, special words included, the softmax predicts."""
+        """Return the size of the softmax vocabulary, including the special words."""
         special = len(SPECIAL_WORDS)
         frequent = int(np.count_nonzero(self.counts[special:] >= max(min_count, 1)))
         if not frequent:
             raise CorpusError(
                 f"no word occurs {min_count} times in the training text, so the vocabulary would "
-                "be empty; lower --min-count"
+                "be empty; decrease --min-count"
             )
         return min(special + frequent, max_vocab)
 
 
 def count_text(
-    files: Iterable[InputFile],
-    options: EncodeOptions,
-    num_workers: int,
-    spools: dict[str, Spool] | None = None,
+    options: EncodeOptions, spools: dict[str, Spool] | None = None
 ) -> tuple[TypeCounter, dict[int, int]]:
-    """Encode and count all `files`; with `spools`, append their sentences to them by split.
+    """Encode and count the input; append the sentences of each split to its spool, if given.
 
-    Also gives the peak memory of each worker, by process id.
+    Returns the counts, and the peak memory of each worker in bytes by process id.
     """
-    files = list(files)
+    text = options.text
     counter = TypeCounter()
     peaks: dict[int, int] = {}
-    chunks = read_chunks(files, options.field, options.errors)
-    with Progress("read", sum(file.path.stat().st_size for file in files)) as progress:
+    chunks = read_chunks(text.inputs, text.field, text.errors)
+    with Progress("read", sum(file.path.stat().st_size for file in text.inputs)) as progress:
         words = 0
-        for encoded in encode_chunks(chunks, options, num_workers):
+        for encoded in encode_chunks(chunks, options):
             provisional = counter.add(encoded.types, encoded.counts)
             for split, sentences in encoded.splits.items():
                 words += len(sentences.ids)
@@ -116,14 +118,8 @@ def count_text(
     return counter, peaks
 
 
-# A brought vocabulary is compared with the text only where that says something.
-MIN_WORDS_TO_JUDGE_ORDER = 100
-
-MIN_RANK_CORRELATION = 0.2
-
-
 def check_order(vocabulary: Vocabulary, counter: TypeCounter, source: str) -> None:
-    """Refuse a brought vocabulary whose order has nothing to do with the counts in the text."""
+    """Reject a given vocabulary whose order does not follow the counts in the text."""
     counts_by_word = dict(zip(counter.types, counter.counts.tolist(), strict=True))
     words = vocabulary.words[len(SPECIAL_WORDS) :]
     counts = np.array([counts_by_word.get(word, 0) for word in words], dtype=np.int64)
@@ -133,15 +129,15 @@ def check_order(vocabulary: Vocabulary, counter: TypeCounter, source: str) -> No
     correlation = rank_correlation(-np.arange(len(counts)), counts)
     if correlation < MIN_RANK_CORRELATION:
         raise CorpusError(
-            f"the vocabulary {source} is not sorted by falling count: over its {len(counts):,} "
-            f"words that occur in the text, the rank correlation of place and count is "
-            f"{correlation:.2f} (a sorted one has more than {MIN_RANK_CORRELATION}). Negatives are "
-            "drawn by place, so the order matters: sort it, or say --allow-unsorted-vocab"
+            f"the vocabulary {source} is not sorted by decreasing count: over its {len(counts):,} "
+            "words that occur in the text, the rank correlation of position and count is "
+            f"{correlation:.2f}, but must be at least {MIN_RANK_CORRELATION}. Negative samples are "
+            "drawn by position, so the order matters: sort it, or use --allow-unsorted-vocab"
         )
 
 
 def rank_correlation(a: Int64, b: Int64) -> float:
-    """Spearman's coefficient, ties sharing their mean rank; 1 if either is constant."""
+    """Return Spearman's coefficient, with mean ranks for ties; 1 if an input is constant."""
     first, second = _mean_ranks(a), _mean_ranks(b)
     if not first.std() or not second.std():
         return 1.0

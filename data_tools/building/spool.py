@@ -1,7 +1,8 @@
-"""Sentences on disk between counting and writing: records of int32 arrays, read back in order.
+"""Store sentences on disk between counting and writing: records of int32 arrays.
 
-A record is three counts (words, sentences, lines) and the three arrays of `Sentences`. What is
-written once is read once, front to back, so a spool of any size needs the memory of one batch.
+A record is three counts (words, sentences, lines) and the three arrays of `Sentences`. A spool is
+written and read once, from front to back, so it needs the memory of one batch regardless of its
+size.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ Int32 = npt.NDArray[np.int32]
 
 
 class Sentences(NamedTuple):
-    """Sentences of one split: word ids end to end, words a sentence, sentences a line."""
+    """Sentences of one split."""
 
-    ids: Int32
-    lengths: Int32
-    units: Int32
+    ids: Int32  # (words,), all sentences concatenated
+    lengths: Int32  # (sentences,), words per sentence
+    sentences_per_line: Int32  # (lines,)
 
 
-_HEADER = 3  # int64: words, sentences, lines
+_HEADER_BYTES = 3 * 8  # int64: words, sentences, lines
 
 
 class Spool:
@@ -53,7 +54,7 @@ class Spool:
             self.num_sentences += len(sentences.lengths)
 
     def read(self, batch_words: int) -> Iterator[Sentences]:
-        """The records in order, joined to batches of at least `batch_words` (but the last)."""
+        """Yield the records, joined to batches of at least `batch_words` (except the last)."""
         self._file.close()
         yield from read_batches(self.path, batch_words)
 
@@ -61,18 +62,18 @@ class Spool:
 def write_record(file: BinaryIO, sentences: Sentences) -> None:
     """Append one record to `file`."""
     header = np.array([len(array) for array in sentences], dtype=np.int64)
-    # file.write, not ndarray.tofile: the latter hides why a write failed (a full disk).
+    # Not ndarray.tofile, which hides the reason of a failed write (such as a full disk).
     file.write(header.tobytes())
     for array in sentences:
         file.write(array.tobytes())
 
 
 def read_batches(path: Path, batch_words: int) -> Iterator[Sentences]:
-    """The records of the file at `path`, joined to batches of at least `batch_words`."""
+    """Yield the records of the file at `path`, joined to batches of at least `batch_words`."""
     batch: list[Sentences] = []
     num_words = 0
     with open(path, "rb") as file:
-        while header := file.read(_HEADER * 8):
+        while header := file.read(_HEADER_BYTES):
             sizes = np.frombuffer(header, dtype=np.int64).tolist()
             arrays = [np.frombuffer(file.read(4 * size), dtype=np.int32) for size in sizes]
             batch.append(Sentences(*arrays))
@@ -85,5 +86,5 @@ def read_batches(path: Path, batch_words: int) -> Iterator[Sentences]:
 
 
 def join(batch: list[Sentences]) -> Sentences:
-    """Several records as one."""
+    """Concatenate several records."""
     return Sentences(*(np.concatenate(arrays) for arrays in zip(*batch, strict=True)))

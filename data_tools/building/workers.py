@@ -1,10 +1,11 @@
-"""A function over many items in several processes, with results in the order of the items.
+"""Apply a function to many items in several processes, with results in the order of the items.
 
-Each worker has a pipe of its own. In the pool of `concurrent.futures` all workers write to one: a
-worker that is killed in the middle of a result leaves half of it there, and the parent waits for
-the rest for ever (seen). Here its death closes its pipe, and the parent knows at once.
+Each worker has its own pipe. In the pool of `concurrent.futures` all workers write to one pipe: a
+worker that is killed while it sends a result leaves a part of it there, and the parent waits
+forever for the rest (this has happened). Here the death of a worker closes its pipe, and the
+parent notices immediately.
 
-At most two items a worker are under way, so memory does not grow with their number.
+At most two items per worker are in progress, so memory does not grow with the number of items.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ Item = TypeVar("Item")
 
 Result = TypeVar("Result")
 
-ITEMS_UNDER_WAY = 2  # of one worker: one that it works on, one that waits
+MAX_ITEMS_PER_WORKER = 2  # one being processed, one waiting
 
 
 class _Worker(Generic[Item, Result]):
-    """One process, and the pipe to it."""
+    """A process, and the pipe to it."""
 
     def __init__(self, make: Callable[..., Callable[[Item], Result]], options: Any) -> None:
-        # Spawned, not forked: a fork would copy what this process holds, and its threads' locks.
+        # Not forked, which would copy the memory of this process and the locks of its threads.
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
+        self._pipe, worker_end = context.Pipe()
         self._process: BaseProcess = context.Process(
-            target=_work, args=(theirs, make, options), daemon=True
+            target=_work, args=(worker_end, make, options), daemon=True
         )
         self._process.start()
-        theirs.close()  # the worker's alone, so that its death closes the pipe
+        worker_end.close()  # so that the worker has the only copy, and its death closes the pipe
 
     def send(self, item: Item) -> None:
         try:
@@ -70,36 +71,36 @@ def ordered_map(
     items: Iterable[Item],
     num_workers: int,
 ) -> Iterator[Result]:
-    """`make(options)` in each of `num_workers` processes; its results for `items`, in order."""
+    """Yield the results of `make(options)`, called in each process, for `items`, in order."""
     workers: list[_Worker[Item, Result]] = []
-    under_way: deque[_Worker[Item, Result]] = deque()
+    in_progress: deque[_Worker[Item, Result]] = deque()
     try:
         workers.extend(_Worker(make, options) for _ in range(num_workers))
         for number, item in enumerate(items):
             worker = workers[number % num_workers]
-            if len(under_way) < ITEMS_UNDER_WAY * num_workers:
+            if len(in_progress) < MAX_ITEMS_PER_WORKER * num_workers:
                 worker.send(item)
-                under_way.append(worker)
+                in_progress.append(worker)
                 continue
-            oldest = under_way.popleft()
+            oldest = in_progress.popleft()
             result = oldest.receive()
-            worker.send(item)  # before the caller takes its time over the result
-            under_way.append(worker)
+            worker.send(item)  # before the caller processes the result
+            in_progress.append(worker)
             yield result
-        while under_way:
-            yield under_way.popleft().receive()
+        while in_progress:
+            yield in_progress.popleft().receive()
     finally:
         for worker in workers:
             worker.end()
 
 
 def _died() -> CorpusError:
-    return CorpusError("a worker process died; if memory ran out, ask for fewer with --workers")
+    return CorpusError("a worker process died; if memory ran out, use fewer --workers")
 
 
 def _work(pipe: Connection, make: Callable[..., Callable[[Item], Result]], options: Any) -> None:
-    """The life of a worker: items in, results out, until the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it, and ends us
+    """Run a worker: receive items and send results until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it and ends the workers
     items: queue.SimpleQueue[Item] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(pipe, items), daemon=True).start()
     function = make(options)
@@ -112,9 +113,9 @@ def _work(pipe: Connection, make: Callable[..., Callable[[Item], Result]], optio
 
 
 def _receive(pipe: Connection, items: queue.SimpleQueue[Item]) -> None:
-    """Take items as they come: the parent must never wait for us while we wait for it."""
+    """Receive items in a thread, so that the parent and the worker never wait for each other."""
     try:
         while True:
             items.put(pipe.recv())
     except (EOFError, OSError):
-        os._exit(1)  # the parent is gone, and nobody else would end us
+        os._exit(1)  # the parent has died, so nothing else would end this process

@@ -1,11 +1,11 @@
-"""The grammar of the demo corpus: four topics, words with several senses, agreement at a distance.
+"""The grammar of the demo corpus: four topics, ambiguous words, and long-distance agreement.
 
-What makes context matter:
+A model needs context for it, because
 - *bank*, *bat*, *light*, *play*, *spring* and others belong to several topics and parts of speech;
-- a verb agrees with its subject over a prepositional phrase or a relative clause that may hold a
-  noun of the other number;
+- a verb agrees with its subject across a prepositional phrase or a relative clause that may contain
+  a noun of the other number;
 - in about a quarter of the sentences (`CONTRASTS`) all content words are shared by two topics, and
-  only their order tells which: a bag of words cannot.
+  only their order determines the topic, so a bag of words is not sufficient.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DETERMINERS = {
 
 PREPOSITIONS = _words("near behind beside above with without")
 
-# Words in falling probability. Several stand in more than one list: that is the point.
+# Words by decreasing probability; many are in more than one list, to be ambiguous.
 NOUNS = {
     "money": _words(
         """bank bond note share market trader interest loan fund price order broker stock
@@ -62,8 +62,8 @@ NOUNS = {
     ),
 }
 
-# Verbs of a kind differ between topics, which makes the topic of every sentence certain; but most
-# are nouns somewhere, and many are transitive in one topic and intransitive in another.
+# The verbs of each kind differ between topics, so every sentence has exactly one topic; but most of
+# them are also nouns, and many are transitive in one topic and intransitive in another.
 TRANSITIVE = {
     "money": _words("buy sell price fund charge trade value share lend draft audit owe"),
     "sport": _words("beat coach bat watch train pass field bowl challenge match mark tackle"),
@@ -92,7 +92,7 @@ ADVERBS = {
     "music": _words("softly flat again loudly still together slowly well"),
 }
 
-# Two topics, the same words, opposite order: the first noun's group tells the topic.
+# Two topics have the same words in opposite order: the group of the first noun sets the topic.
 FIRST_GROUP = _words("bank match note score key record draft order")
 
 SECOND_GROUP = _words("bat spring light pitch wave current bark ring")
@@ -104,7 +104,7 @@ CONTRASTS = {
 
 
 def demo_grammar(max_words: int | None = None) -> Grammar:
-    """The grammar; `max_words` cuts every list to that many words, for checks by brute force."""
+    """Return the grammar; `max_words` shortens every list of words, for brute-force checks."""
     templates: list[Template] = []
     share = (1 - CONTRAST_SHARE) / len(NOUNS)
     for topic in NOUNS:
@@ -120,7 +120,7 @@ def demo_grammar(max_words: int | None = None) -> Grammar:
 
 
 class _Shapes:
-    """The shapes of one topic's sentences."""
+    """The shapes of the sentences of one topic, each shown by an example."""
 
     def __init__(self, topic: str, max_words: int | None) -> None:
         self._nouns = NOUNS[topic][:max_words]
@@ -131,7 +131,7 @@ class _Shapes:
         self._prepositions = PREPOSITIONS[:max_words]
 
     def all(self) -> list[tuple[float, Variants]]:
-        """The shapes with their weights, each in all numbers of its two noun phrases."""
+        """Return the shapes with their weights, each in all numbers of its two noun phrases."""
         shapes = [
             (0.35, self._plain),
             (0.25, self._distant),
@@ -170,7 +170,7 @@ class _Shapes:
 
 
 def _contrast(verbs: Words, subjects: Words, objects: Words) -> Variants:
-    """the bank shifts the springs: whose subject it is tells the topic"""
+    """the bank shifts the springs (the subject determines the topic)"""
 
     def shape(subject: str, other: str) -> Slots:
         return (
@@ -192,7 +192,7 @@ def _in_all_numbers(shape: Callable[[str, str], Slots]) -> Variants:
 
 
 def zipf(words: Words) -> Slot:
-    """Probabilities in proportion to 1 / (rank + 4): falling, but with no very rare word."""
+    """Return probabilities proportional to 1 / (rank + 4), which has no very rare words."""
     weights = [1 / (rank + 4) for rank in range(1, len(words) + 1)]
     return {word: weight / sum(weights) for word, weight in zip(words, weights, strict=True)}
 
@@ -206,8 +206,8 @@ def _verb(verbs: Words, subject: str) -> Slot:
 
 
 def _inflect(words: Words, with_s: bool) -> Words:
-    """Nouns in the plural and verbs in the third person singular get an s."""
+    """Append an s, as in plural nouns and third-person singular verbs, if `with_s`."""
     if not with_s:
         return words
-    hissing = ("s", "x", "ch", "sh")
-    return tuple(word + ("es" if word.endswith(hissing) else "s") for word in words)
+    sibilants = ("s", "x", "ch", "sh")
+    return tuple(word + ("es" if word.endswith(sibilants) else "s") for word in words)

@@ -1,14 +1,15 @@
 """A probabilistic grammar whose entropy is known exactly, and sentences drawn from it.
 
-A sentence is drawn by choosing a template (a topic, a shape and the numbers of its nouns) and then
-a word, or nothing, for each of its slots independently. The grammar is *unambiguous*: no sentence
+A sentence is drawn by choosing a template (a topic, a shape and the numbers of its nouns) and then,
+independently for each of its slots, a word or nothing. The grammar is *unambiguous*: no sentence
 has two derivations, which `find_ambiguity` proves for all sentences at once. So the entropy of
-sentences is that of derivations, a sum in closed form:
+sentences is the entropy of derivations, which has a closed form:
 
     H = H(template) + sum over templates of P(template) * sum over its slots of H(slot)
 
 Sentences are independent of each other, so no language model, in either direction, can have a
-perplexity below exp(H / E[words + 1]) on them; the + 1 is the border that is predicted too.
+perplexity below exp(H / E[words + 1]) on them; the + 1 is the sentence boundary, which is
+predicted too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Template:
 
 
 class Sentence(NamedTuple):
-    """A drawn sentence, its label, and its exact log probability (natural)."""
+    """A drawn sentence, its label, and its exact log probability (in nats)."""
 
     words: tuple[str, ...]
     topic: str
@@ -43,7 +44,7 @@ class Sentence(NamedTuple):
 
 
 class Grammar:
-    """Templates whose probabilities sum to 1."""
+    """A grammar of templates whose probabilities sum to 1."""
 
     def __init__(self, templates: Sequence[Template]) -> None:
         self.templates = tuple(templates)
@@ -86,7 +87,7 @@ class Grammar:
         return math.exp(self.entropy / (self.expected_words + 1))
 
     def sample(self, num_sentences: int, random: np.random.Generator) -> list[Sentence]:
-        """Draw sentences; words are drawn slot by slot for all sentences of a template at once."""
+        """Draw sentences, slot by slot for all sentences of a template at once."""
         drawn = random.choice(len(self.templates), size=num_sentences, p=self._weights())
         sentences: list[Sentence | None] = [None] * num_sentences
         for index in np.unique(drawn).tolist():
@@ -106,10 +107,10 @@ class Grammar:
         return [sentence for sentence in sentences if sentence is not None]
 
     def derivations(self, words: Sequence[str]) -> list[tuple[str, float]]:
-        """Topic and probability of each derivation of `words`, found by parsing."""
-        found = []
+        """Return the topic and probability of each derivation of `words`, found by parsing."""
+        derivations = []
         for template in self.templates:
-            # Probability of every way to have filled the slots so far with the first n words.
+            # n and the probability, for each way to fill the slots so far with n words.
             reached: list[tuple[int, float]] = [(0, template.probability)]
             for slot in template.slots:
                 empty = [(n, p * slot[""]) for n, p in reached if "" in slot]
@@ -119,11 +120,11 @@ class Grammar:
                     if n < len(words) and words[n] in slot
                 ]
                 reached = empty + filled
-            found += [(template.topic, p) for n, p in reached if n == len(words)]
-        return found
+            derivations += [(template.topic, p) for n, p in reached if n == len(words)]
+        return derivations
 
     def enumerate(self) -> Iterator[Sentence]:
-        """Every derivation: for small grammars only."""
+        """Yield every derivation; feasible only for small grammars."""
         for template in self.templates:
             for filled in itertools.product(*(slot.items() for slot in template.slots)):
                 probability = math.prod((p for _, p in filled), start=template.probability)
@@ -131,11 +132,11 @@ class Grammar:
                 yield Sentence(words, template.topic, math.log(probability))
 
     def find_ambiguity(self) -> tuple[str, ...] | None:
-        """A sentence with two derivations, or None if there is none.
+        """Return a sentence with two derivations, or None.
 
-        Walks pairs of templates side by side: a state is how many slots each has filled and
-        whether the two derivations differ yet. The number of states is small, so this covers all
-        sentences, however many they are.
+        Searches pairs of templates in parallel: a state is the number of slots each has filled,
+        and whether the two derivations differ yet. The number of states is small, so the search
+        covers all sentences, regardless of their number.
         """
         for first, second in itertools.combinations_with_replacement(self.templates, 2):
             words = _common_sentence(first, second)
@@ -145,7 +146,7 @@ class Grammar:
 
 
 def _common_sentence(first: Template, second: Template) -> tuple[str, ...] | None:
-    """A sentence that both templates derive, in two different derivations if they are the same."""
+    """Return a sentence that both templates derive (if they are the same, in two ways), or None."""
     start = (0, 0, first is not second)
     end = (len(first.slots), len(second.slots), True)
     paths: dict[tuple[int, int, bool], tuple[str, ...]] = {start: ()}
@@ -162,9 +163,9 @@ def _common_sentence(first: Template, second: Template) -> tuple[str, ...] | Non
 def _steps(
     first: Template, second: Template, i: int, j: int, differ: bool
 ) -> Iterator[tuple[str, tuple[int, int, bool]]]:
-    """The states that follow one pair of positions.
+    """Yield the states that follow a pair of positions, each with its word.
 
-    One derivation leaves a slot empty on its own, or both fill a slot with the same word. Two
+    Either one derivation leaves a slot empty, or both fill a slot with the same word. Two
     derivations of one template are the same as long as they fill the same slots.
     """
     a = first.slots[i] if i < len(first.slots) else {}
@@ -174,7 +175,7 @@ def _steps(
     if "" in b:
         yield "", (i, j + 1, differ)
     if shared := (a.keys() & b.keys()) - {""}:
-        # One word is as good as another: the state after it is the same.
+        # Any shared word will do, since all lead to the same state.
         yield min(shared), (i + 1, j + 1, differ or i != j)
 
 

@@ -1,1 +1,1 @@
-"""Options, input files, sentence splitting and the held-out choice."""
+"""Options, input files, sentence splitting, held-out choice and the sentencepiece sample."""

@@ -1,4 +1,4 @@
-"""data_tools/reading/heldout."""
+"""Choose the held-out lines by a seeded hash."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import hashlib
 
 
 class HeldoutChoice:
-    """Which lines are held out: a seeded hash of the line, below the share.
+    """Selects a share of all lines: those whose seeded hash is below a limit.
 
-    So the choice depends on nothing but the line: it stays when text is added, and a line that
-    occurs twice is never on both sides.
+    The choice depends only on the line itself: it does not change when text is added, and two
+    occurrences of a line are never in different splits.
     """
 
     def __init__(self, share: float, seed: int) -> None:
@@ -17,12 +17,13 @@ class HeldoutChoice:
         self._key = seed.to_bytes(8, "little")
 
     def __call__(self, line: str) -> bool:
+        """Return whether `line` is held out."""
         if not self._limit:
             return False
         return self.hash(line) < self._limit
 
     def hash(self, line: str) -> int:
-        """A number below 2**64, uniform over lines."""
+        """Return a number below 2**64, uniformly distributed over lines."""
         data = line.strip().encode("utf-8")
         digest = hashlib.blake2b(data, digest_size=8, key=self._key).digest()
         return int.from_bytes(digest, "little")

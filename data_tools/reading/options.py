@@ -1,99 +1,162 @@
-"""The flags of the three build commands, checked, as one dataclass."""
+"""The options of the build commands, which check themselves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from bilm.corpus.manifest import HELDOUT
 from bilm.errors import ConfigError
 from bilm.text.characters import SPECIAL_WORDS
-from data_tools.reading.chunks import InputFile
+from bilm.text.lines import Errors
+from bilm.text.tokenizers import TokenizerName, TokenizerSpec
+from data_tools.reading.chunks import DEFAULT_FIELD, InputFile
 
-PUBLISHED_VOCABULARY = 793_471
+PUBLISHED_VOCABULARY_SIZE = 793_471
 
 DEFAULT_SHARD_WORDS = 10_000_000
 
 DEFAULT_PIECES = 8_000
 
-MIN_COUNT = {"whitespace": 3, "moses": 3, "sentencepiece": 1}
+DEFAULT_MIN_COUNTS = {"whitespace": 3, "moses": 3, "sentencepiece": 1}
 
-# 256 byte pieces, three of sentencepiece's own, and some room for characters.
+# 256 byte pieces, three special pieces of sentencepiece, and some room for characters.
 MIN_PIECES = 300
 
 MAX_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class BuildOptions:
-    """What the user asked for, after checking."""
+class TextOptions:
+    """The input files, how to read them, and the lines to hold out."""
 
     inputs: tuple[InputFile, ...]
-    output: Path
-    tokenizer: str
-    language: str
-    sentencepiece_model: Path | None
-    pieces: int
-    lowercase: bool
-    lines: str
-    field: str
-    errors: str
-    heldout_share: float
-    seed: int
-    num_workers: int
-    overwrite: bool
-    max_vocab: int = PUBLISHED_VOCABULARY
-    min_count: int = 1
-    shuffle: str = "sentences"
-    shard_words: int = DEFAULT_SHARD_WORDS
-    vocab: Path | None = None
-    allow_unsorted_vocab: bool = False
+    lines: str = "sentences"
+    field: str = DEFAULT_FIELD
+    errors: Errors = "strict"
+    heldout_share: float = 0.0
+    seed: int = 0
+    num_workers: int = 1
+
+    def __post_init__(self) -> None:
+        _check_minimum("--workers", self.num_workers, 1)
+        _check_minimum("--seed", self.seed, 0)
+        if self.seed > MAX_SEED:
+            raise ConfigError(f"--seed is {self.seed}; it must be below 2**63")
 
     @property
-    def has_heldout_files(self) -> bool:
-        """Whether files, not a share, are held out."""
-        return any(file.split == "heldout" for file in self.inputs)
+    def heldout(self) -> float | str:
+        """The share of lines that is held out, or "files"."""
+        has_files = any(file.split == HELDOUT for file in self.inputs)
+        return "files" if has_files else self.heldout_share
 
-    def describe(self) -> dict[str, Any]:
-        """What a corpus says of its build: all that changes its bytes, and no path."""
-        heldout = "files" if self.has_heldout_files else self.heldout_share
+
+@dataclass(frozen=True)
+class TokenizerOptions:
+    """A tokenizer and, for sentencepiece, its model or the size of the model to train."""
+
+    name: TokenizerName
+    language: str = "en"
+    lowercase: bool = False
+    sentencepiece_model: Path | None = None
+    pieces: int = DEFAULT_PIECES
+
+    def __post_init__(self) -> None:
+        _check_minimum("--pieces", self.pieces, MIN_PIECES)
+        if self.sentencepiece_model is not None and self.name != "sentencepiece":
+            raise ConfigError("--sentencepiece-model requires --tokenizer sentencepiece")
+
+    def spec(self) -> TokenizerSpec:
+        """Return the description of the tokenizer in `corpus.json`."""
+        language = self.language if self.name == "moses" else None
+        return TokenizerSpec(name=self.name, lowercase=self.lowercase, language=language)
+
+
+@dataclass(frozen=True)
+class VocabularyOptions:
+    """The limits of a vocabulary that is counted from the text."""
+
+    max_words: int
+    min_count: int
+
+    def __post_init__(self) -> None:
+        _check_minimum("--max-vocab", self.max_words, len(SPECIAL_WORDS) + 1)
+        _check_minimum("--min-count", self.min_count, 1)
+
+
+@dataclass(frozen=True)
+class GivenVocabulary:
+    """A vocabulary from a file."""
+
+    file: Path
+    allow_unsorted: bool
+
+
+@dataclass(frozen=True)
+class ShardOptions:
+    """The order of the text in a corpus, and the size of its shards."""
+
+    shuffle: str
+    shard_words: int
+
+    def __post_init__(self) -> None:
+        _check_minimum("--shard-words", self.shard_words, 1)
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """The path to write to, and whether to replace an existing output."""
+
+    path: Path
+    overwrite: bool = False
+
+    def reject_inputs_inside(self, inputs: tuple[InputFile, ...]) -> None:
+        """Raise ConfigError if the output would replace one of the inputs."""
+        for file in inputs:
+            if file.path.resolve().is_relative_to(self.path.resolve()):
+                raise ConfigError(
+                    f"--output {self.path} contains the input {file.path} and would replace it; "
+                    "choose another path"
+                )
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """All options of a corpus."""
+
+    text: TextOptions
+    tokenizer: TokenizerOptions
+    vocabulary: VocabularyOptions | GivenVocabulary
+    shards: ShardOptions
+    output: OutputOptions
+
+    def __post_init__(self) -> None:
+        self.output.reject_inputs_inside(self.text.inputs)
+        if self.shards.shuffle == "documents" and self.text.lines != "documents":
+            raise ConfigError(
+                "--shuffle documents requires --lines documents: with one sentence per line there "
+                "are no document boundaries; use --shuffle sentences or none"
+            )
+
+    def describe(self) -> dict[str, object]:
+        """Return the options that affect the bytes of a corpus, without paths."""
+        vocabulary: object = "brought"
+        if isinstance(self.vocabulary, VocabularyOptions):
+            vocabulary = {
+                "max_vocab": self.vocabulary.max_words,
+                "min_count": self.vocabulary.min_count,
+            }
         return {
-            "lines": self.lines,
-            "errors": self.errors,
-            "heldout": heldout,
-            "shuffle": self.shuffle,
-            "shard_words": self.shard_words,
-            "seed": self.seed,
-            "vocabulary": "brought"
-            if self.vocab
-            else {"max_vocab": self.max_vocab, "min_count": self.min_count},
+            "lines": self.text.lines,
+            "errors": self.text.errors,
+            "heldout": self.text.heldout,
+            "shuffle": self.shards.shuffle,
+            "shard_words": self.shards.shard_words,
+            "seed": self.text.seed,
+            "vocabulary": vocabulary,
         }
 
 
-def _check(options: BuildOptions) -> None:
-    at_least = {
-        "--workers": (options.num_workers, 1),
-        "--shard-words": (options.shard_words, 1),
-        "--max-vocab": (options.max_vocab, len(SPECIAL_WORDS) + 1),
-        "--min-count": (options.min_count, 1),
-        "--pieces": (options.pieces, MIN_PIECES),
-        "--seed": (options.seed, 0),
-    }
-    for flag, (value, least) in at_least.items():
-        if value < least:
-            raise ConfigError(f"{flag} {value}: must be at least {least}")
-    if options.seed > MAX_SEED:
-        raise ConfigError(f"--seed {options.seed}: must be below 2**63")
-    if options.shuffle == "documents" and options.lines != "documents":
-        raise ConfigError(
-            "--shuffle documents needs --lines documents: one sentence a line says nothing of "
-            "documents; use --shuffle sentences or none"
-        )
-    if options.sentencepiece_model is not None and options.tokenizer != "sentencepiece":
-        raise ConfigError("--sentencepiece-model needs --tokenizer sentencepiece")
-    for file in options.inputs:
-        if file.path.resolve().is_relative_to(options.output.resolve()):
-            raise ConfigError(
-                f"--output {options.output} holds the input {file.path}, which it would replace; "
-                "choose another place"
-            )
+def _check_minimum(flag: str, value: int, minimum: int) -> None:
+    if value < minimum:
+        raise ConfigError(f"{flag} is {value}; it must be at least {minimum}")

@@ -1,15 +1,16 @@
-"""A sentencepiece model from a sample of the training text.
+"""Train a sentencepiece model on a sample of the training text.
 
-The settings are those under which text comes back whole: no normalisation, no white space dropped,
-and byte fallback, so that a character outside the model is spelt by its bytes and none is unknown.
-White space other than the plain space never gets into a piece (the vocabulary is one word a line);
-it is spelt by bytes too.
+The settings make the encoding lossless: no normalization, no white space is dropped, and byte
+fallback spells a character outside the model by its bytes, so that none is unknown. White space
+other than the plain space is never part of a piece (the vocabulary has one word per line); it is
+spelled by bytes too.
 
-The sample is every line whose seeded hash is below a bound, and the bound is halved whenever the
-sample outgrows its budget: so it depends on the set of lines alone, not on their order.
+The sample consists of all lines whose seeded hash is below a bound, and the bound is halved
+whenever the sample exceeds its budget, so the sample depends on the set of lines and not on their
+order.
 
-Cost: one extra pass over the input; training 8,000 pieces on 8 MiB of English
-took about a quarter of a minute.
+Cost: one additional pass over the input; training 8,000 pieces on 8 MiB of English took about 15
+seconds.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from pathlib import Path
 
 from bilm.corpus.manifest import HELDOUT
 from bilm.errors import ConfigError, CorpusError, TokenizerError
-from data_tools.reading.chunks import MAX_LINE_BYTES, read_chunks, read_lines
+from bilm.text.lines import MAX_LINE_BYTES
+from data_tools.reading.chunks import read_chunks, texts_of
 from data_tools.reading.heldout import HeldoutChoice
-from data_tools.reading.options import BuildOptions
+from data_tools.reading.options import TextOptions, TokenizerOptions
 from data_tools.reading.progress import Progress
 from data_tools.reading.sentences import sentence_splitter
 
@@ -30,29 +32,30 @@ SAMPLE_BYTES = 8 << 20
 
 CHARACTER_COVERAGE = 0.9995
 
-# A fixed number: sums of floats over threads would otherwise change the model with the machine.
+# Fixed, because the order of floating-point sums over threads affects the model.
 _NUM_THREADS = 2
 
 _OTHER_SPACE = re.compile(r"[^\S ]")
 
 
-def train_pieces(options: BuildOptions, model_file: Path) -> None:
-    """Train a model of `options.pieces` pieces and write it to `model_file`."""
+def train_pieces(text: TextOptions, tokenizer: TokenizerOptions, model_file: Path) -> None:
+    """Train a model of `tokenizer.pieces` pieces and write it to `model_file`."""
     try:
         import sentencepiece
     except ImportError:
         raise TokenizerError(
-            "the tokeniser 'sentencepiece' needs sentencepiece: pip install 'bilm[data]'"
+            "--tokenizer sentencepiece requires sentencepiece; install it with pip install "
+            "'bilm[data]'"
         ) from None
-    sample = sample_sentences(options)
+    sample = sample_sentences(text, tokenizer.lowercase)
     if not sample:
-        raise CorpusError("the input holds no text to train sentencepiece on")
+        raise CorpusError("the input contains no text to train sentencepiece on")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(sample),
             model_writer=model,
-            vocab_size=options.pieces,
+            vocab_size=tokenizer.pieces,
             hard_vocab_limit=False,
             byte_fallback=True,
             character_coverage=CHARACTER_COVERAGE,
@@ -65,22 +68,24 @@ def train_pieces(options: BuildOptions, model_file: Path) -> None:
     except RuntimeError as e:
         reason = str(e).strip().splitlines()[-1]
         raise ConfigError(
-            f"sentencepiece cannot train {options.pieces} pieces (--pieces) on this text: {reason}"
+            f"sentencepiece cannot train {tokenizer.pieces} pieces (--pieces): {reason}"
         ) from None
     model_file.write_bytes(model.getvalue())
 
 
-def sample_sentences(options: BuildOptions, sample_bytes: int = SAMPLE_BYTES) -> list[str]:
-    """About `sample_bytes` of training sentences, chosen by a seeded hash of their lines."""
+def sample_sentences(
+    options: TextOptions, lowercase: bool, sample_bytes: int = SAMPLE_BYTES
+) -> list[str]:
+    """Return about `sample_bytes` of training sentences, chosen by a seeded hash of their lines."""
     is_heldout = HeldoutChoice(options.heldout_share, options.seed)
-    # Another seed than that of held-out lines: those have the smallest hashes, and are left out.
+    # Not the seed of the held-out choice, which has already removed the smallest of its hashes.
     choice = HeldoutChoice(1.0, options.seed ^ (1 << 63))
     files = [file for file in options.inputs if file.split != HELDOUT]
     kept: list[tuple[int, str]] = []
     size, bound = 0, 1 << 64
     with Progress("sample", sum(file.path.stat().st_size for file in files)) as progress:
         for chunk in read_chunks(files, options.field, options.errors):
-            for line in read_lines(chunk, options.field, options.errors).texts:
+            for line in texts_of(chunk, options.field, options.errors):
                 if not line or line.isspace() or is_heldout(line):
                     continue
                 if (value := choice.hash(line)) < bound:
@@ -93,6 +98,6 @@ def sample_sentences(options: BuildOptions, sample_bytes: int = SAMPLE_BYTES) ->
             progress.update(chunk.bytes_read, 0)
     split = sentence_splitter(options.lines)
     sentences = [sentence for _, line in kept for sentence in split(line)]
-    if options.lowercase:
+    if lowercase:
         sentences = [sentence.lower() for sentence in sentences]
     return [_OTHER_SPACE.sub(" ", sentence) for sentence in sentences]

@@ -1,4 +1,4 @@
-"""How far a long pass has come: a bar on a terminal, a plain line every ten seconds otherwise."""
+"""Report the progress of a long pass: a bar on a terminal, otherwise a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINE_SECONDS = 10.0
 
 
 class Progress:
-    """Counts towards `total` of some unit; words done give words/s."""
+    """Reports progress towards `total` (of any unit), and words per second."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what = what
@@ -35,7 +35,7 @@ class Progress:
             self._bar.close()
 
     def update(self, done: int, words: int) -> None:
-        """`done` of the total and `words` have been done since the start."""
+        """Report `done` of the total, and `words`, both since the start."""
         now = time.monotonic()
         rate = words / max(now - self._start, 1e-9)
         speed = f"{words:,} words, {rate:,.0f} words/s" if words else ""

@@ -1,12 +1,12 @@
-"""Documents into sentences, by rule.
+"""Split documents into sentences by rules.
 
-A sentence ends at `.`, `!`, `?` or `…` (with the quotes and brackets that close after it) before
-white space, unless what follows goes on in lower case, or what stands before the full stop is an
-abbreviation or an initial. The full stops of Chinese, Japanese, Arabic, Urdu and Hindi end a
-sentence too, the first two without any space. Line feeds inside a document are borders.
+A sentence ends at `.`, `!`, `?` or `…` (including closing quotes and brackets) before white space,
+unless the next word is lowercase, or the period belongs to an abbreviation or an initial. The full
+stops of Chinese, Japanese, Arabic, Urdu and Hindi end a sentence too, the first two also without a
+following space. A line feed inside a document ends a sentence.
 
-Meant for language-model text, where a wrong border costs little: no model, no dictionary, about
-15 MB of text a second.
+The rules are meant for language-model text, where a wrong boundary does little harm: they use no
+model and no dictionary. Cost: about 15 MB of text per second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 _CLOSERS = r"""["'”’»)\]}]*"""
 
-_BORDER = re.compile(rf"""[.!?…؟۔।॥]+{_CLOSERS}(?=\s)|[。！？｡]+[」』”’）】〉》"']*|\n""")
+_BOUNDARY = re.compile(rf"""[.!?…؟۔।॥]+{_CLOSERS}(?=\s)|[。！？｡]+[」』”’）】〉》"']*|\n""")
 
 _OPENERS = "\"'“‘«([{¿¡-–—*"
 
@@ -25,18 +25,18 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Never the end of a sentence: something always follows.
+# Never the last word of a sentence.
 _TITLES = _words(
     """mr mrs ms dr prof rev hon gen col maj capt cmdr cpl sgt lt adm gov sen rep pres supt mt
     messrs mme mlle vs cf viz approx e.g i.e eg ie fig figs vol vols pp jan feb mar apr jun jul aug
     sep sept oct nov dec"""
 )
 
-# Numbers follow these; without one they are words ("no.") or end a sentence.
+# Abbreviations only before a number; otherwise words such as "no."
 _BEFORE_NUMBERS = _words("no nos p art sec ch para")
 
-# Abbreviations that may end a sentence as well: they do, if a usual first word follows.
-_MAYBE = _words(
+# Abbreviations that end a sentence if a common first word follows.
+_AMBIGUOUS = _words(
     """etc inc corp ltd co bros jr sr ph.d m.d b.a m.a u.s u.k u.n u.s.a u.s.s.r e.u a.m p.m a.d
     b.c d.c est dept univ assn ave blvd rd st ft ed eds"""
 )
@@ -51,12 +51,12 @@ _FIRST_WORDS = _words(
 
 
 def split_sentences(document: str) -> list[str]:
-    """The sentences of `document`, stripped of the white space around them; none is empty."""
+    """Return the sentences of `document`, without surrounding white space and empty sentences."""
     sentences = []
     start = 0
-    for match in _BORDER.finditer(document):
+    for match in _BOUNDARY.finditer(document):
         end = match.end()
-        if not _is_border(document, start, match.start(), end):
+        if not _is_boundary(document, start, match.start(), end):
             continue
         if sentence := document[start:end].strip():
             sentences.append(sentence)
@@ -66,7 +66,7 @@ def split_sentences(document: str) -> list[str]:
     return sentences
 
 
-def _is_border(document: str, start: int, mark: int, end: int) -> bool:
+def _is_boundary(document: str, start: int, mark: int, end: int) -> bool:
     character = document[mark]
     if character not in ".!?…":
         return True
@@ -82,7 +82,7 @@ def _is_border(document: str, start: int, mark: int, end: int) -> bool:
 
 
 def _is_abbreviation(before: str, following: str) -> bool:
-    """Whether the full stop after `before` belongs to its last word, given the word after it."""
+    """Whether the period after `before` belongs to its last word, given the following word."""
     if not before or before[-1].isspace():
         return False
     last = before.split()[-1].lstrip(_OPENERS)
@@ -93,13 +93,13 @@ def _is_abbreviation(before: str, following: str) -> bool:
         return following[:1].isdigit()
     is_initial = len(last) == 1 and last.isalpha() and last.isupper()
     is_dotted = "." in last and all(len(part) == 1 for part in last.split("."))
-    if name in _MAYBE or is_initial or is_dotted:
+    if name in _AMBIGUOUS or is_initial or is_dotted:
         return re.sub(r"\W.*", "", following) not in _FIRST_WORDS
     return False
 
 
 def sentence_splitter(lines: str) -> Callable[[str], list[str]]:
-    """What turns one line into sentences: nothing to do, or the splitter for documents."""
+    """Return the function that splits a line into sentences, given the content of lines."""
     return split_sentences if lines == "documents" else _whole_line
 
 

@@ -151,22 +151,19 @@ def word_vectors(
 ) -> Vectors:
     """Return the layers of all words, in the order of the sentences (layers, words, dim)."""
     import numpy as np
-    from tqdm import tqdm
 
-    from downstream.features.texts_to_layers import embed_texts, is_hidden, windows_of
+    from downstream.settings.progress import Progress
 
     words = [list(sentence.words) for sentence in sentences]
     count = sum(map(len, words))
     result = np.empty((embedder.num_layers, count, embedder.dim), dtype=np.float32)
     done = 0
-    with tqdm(
-        total=count, desc="biLM", unit=" words", unit_scale=True, disable=is_hidden(progress)
-    ) as bar:
-        for window in windows_of(words):
-            for layers in embed_texts(embedder, window):
-                result[:, done : done + len(layers)] = layers.transpose(1, 0, 2)
-                done += len(layers)
-                bar.update(len(layers))
+    with Progress("biLM", progress).bar("words", total=count) as bar:
+        for layers in embedder.stream(words):
+            num_words = layers.shape[1]
+            result[:, done : done + num_words] = layers
+            done += num_words
+            bar.update(num_words)
     return result
 
 

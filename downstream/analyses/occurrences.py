@@ -6,14 +6,12 @@ pair of occurrences.
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bilm.errors import CorpusError
+from bilm.text.lines import LineReader
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,13 +89,11 @@ def occurrence_vectors(embedder: Embedder, occurrences: Sequence[Occurrence]) ->
     """Return the vector of the word in each sentence (layers, occurrences, dim)."""
     import numpy as np
 
-    from downstream.features.texts_to_layers import embed_texts, windows_of
-
-    texts = [list(occurrence.words) for occurrence in occurrences]
-    rows: list[Floats] = []
-    for window in windows_of(texts):
-        for layers in embed_texts(embedder, window):
-            rows.append(layers[occurrences[len(rows)].place].copy())  # frees the other words
+    arrays = embedder.stream([occurrence.words for occurrence in occurrences])
+    rows = [
+        layers[:, occurrence.place].copy()  # a view would keep all words in memory
+        for occurrence, layers in zip(occurrences, arrays, strict=True)
+    ]
     return np.stack(rows, axis=1)
 
 
@@ -174,15 +170,6 @@ def principal_plane(vectors: Floats) -> tuple[Floats, float]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, None]]:
-    """Yield the lines of a UTF-8 file, plain or .gz, as unlabelled sentences."""
-    try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8") as file:
-            for line in file:
-                yield line, None
-    except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}") from None
-    except UnicodeDecodeError:
-        raise CorpusError(f"{path} is not UTF-8 text; convert it") from None
-    except (EOFError, zlib.error, OSError) as e:
-        raise CorpusError(f"cannot read {path}: {e}") from None
+    """Yield the lines of a text file, plain or compressed, as unlabelled sentences."""
+    for line in LineReader(path).lines():
+        yield line, None

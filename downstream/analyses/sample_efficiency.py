@@ -73,7 +73,7 @@ class ShareComparison:
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare the methods and write the page."""
     arguments = parse("analyses.sample_efficiency", __doc__, argv, _add_flags)
-    settings = analysis_settings(read_settings(arguments))
+    settings = analysis_settings(read_settings(arguments, Settings))
     output = Path(settings.output)
     check_free(output, FORMAT, settings.overwrite)
     set_up()
@@ -116,8 +116,8 @@ def compare_shares(
             method: Accuracy.of([accuracies[method] for accuracies in by_seed])
             for method in by_seed[0]
         }
-        figures.append(ShareFigures(share, len(parts[0].labels["train"]), methods))
-    return ShareComparison(settings, len(task.labels["test"]), figures)
+        figures.append(ShareFigures(share, len(parts[0].splits["train"]), methods))
+    return ShareComparison(settings, len(task.splits["test"]), figures)
 
 
 def part_of(task: Task, share: float, seed: int) -> Task:
@@ -125,13 +125,10 @@ def part_of(task: Task, share: float, seed: int) -> Task:
 
     At least one text of each class is kept.
     """
-    indices, labels = dict(task.indices), dict(task.labels)
-    for split in ("train", "validation"):
-        kept = _draw(task.labels[split], share, seed)
-        file, places = task.indices[split]
-        indices[split] = (file, places[kept])
-        labels[split] = task.labels[split][kept]
-    return dataclasses.replace(task, indices=indices, labels=labels)
+    splits = dict(task.splits)
+    for name in ("train", "validation"):
+        splits[name] = splits[name].subset(_draw(splits[name].labels, share, seed))
+    return dataclasses.replace(task, splits=splits)
 
 
 def _draw(labels: Ids, share: float, seed: int) -> Ids:

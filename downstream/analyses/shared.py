@@ -53,7 +53,7 @@ def analysis_settings(settings: Settings) -> Settings:
     Raises:
         ConfigError: fine-tuning is on.
     """
-    settings.refuse_finetune()
+    settings.reject_finetune()
     if "num_seeds" in settings.train.model_fields_set:
         return settings
     return with_section(settings, "train", num_seeds=DEFAULT_SEEDS)

@@ -23,25 +23,16 @@ from downstream.baselines.comparison import (
 )
 from downstream.reports.pages import RESULTS_FILE, check_free, write_page
 from downstream.settings.flags import parse, read_settings, set_up
-from downstream.settings.sections import Settings
+from downstream.settings.sections import BaselineSettings
 from downstream.tasks.classification import read_task
-
-# `Settings` requires a model; without --model this is what results.json records.
-_NO_MODEL = "-"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Fit and score the chosen baselines, and write their page."""
     arguments = parse("baselines", __doc__, argv, _add_which)
-    if arguments.model is None and arguments.config is None:
-        arguments.model = _NO_MODEL
-    settings = read_settings(arguments)
-    settings.refuse_finetune()
-    names = chosen_names(
-        arguments.which,
-        has_vectors=settings.head.vectors is not None,
-        has_model=settings.model != _NO_MODEL,
-    )
+    settings = read_settings(arguments, BaselineSettings)
+    settings.reject_finetune()
+    names = chosen_names(arguments.which, settings)
     if "untrained" in names:
         _check_untrained(settings)
     output = Path(settings.output)
@@ -62,10 +53,10 @@ def _add_which(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _check_untrained(settings: Settings) -> None:
+def _check_untrained(settings: BaselineSettings) -> None:
     """Reject, before the first baseline runs, settings with which the last one would fail."""
     settings.without_vectors()
-    if not Path(settings.model).exists():
+    if not Path(str(settings.model)).exists():
         raise ConfigError(f"--model is {settings.model}, which does not exist")
 
 

@@ -10,13 +10,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from tqdm import tqdm
-
 from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import ConfigError
 from downstream.baselines.baseline import NAMES, Baseline
 from downstream.reports.pages import Page, markdown_table, percent
-from downstream.settings.sections import Settings
+from downstream.settings.progress import Progress
+from downstream.settings.sections import BaselineSettings
 from downstream.tasks.classification import Task
 
 logger = logging.getLogger(__name__)
@@ -28,20 +27,20 @@ FORMAT = "bilm-baselines"
 class Comparison:
     """The baselines of a task."""
 
-    settings: Settings
+    settings: BaselineSettings
     task: Task
     baselines: Sequence[Baseline]
 
 
-def chosen_names(which: str | None, *, has_vectors: bool, has_model: bool) -> tuple[str, ...]:
+def chosen_names(which: str | None, settings: BaselineSettings) -> tuple[str, ...]:
     """Return the baselines to run, in order; reject a name that is unknown or cannot run.
 
     `which` is the value of `--which`; without one, all baselines run that can.
     """
     missing = {}
-    if not has_vectors:
+    if settings.head.vectors is None:
         missing["glove"] = "--vectors FILE"
-    if not has_model:
+    if settings.model is None:
         missing["untrained"] = "--model DIR, whose shape it copies"
     if which is None:
         return tuple(name for name in NAMES if name not in missing)
@@ -55,13 +54,11 @@ def chosen_names(which: str | None, *, has_vectors: bool, has_model: bool) -> tu
 
 
 def run_baselines(
-    settings: Settings, task: Task, names: Sequence[str], progress: bool | None = None
+    settings: BaselineSettings, task: Task, names: Sequence[str], progress: bool | None = None
 ) -> Comparison:
     """Fit and score the named baselines."""
     baselines: list[Baseline] = []
-    with tqdm(
-        total=len(names), desc="baselines", disable=None if progress is None else not progress
-    ) as bar:
+    with Progress("baselines", progress).bar("baselines", total=len(names)) as bar:
         for name in names:
             bar.set_postfix_str(name)
             baseline = _run(name, settings, task, progress)
@@ -74,7 +71,7 @@ def run_baselines(
     return Comparison(settings, task, baselines)
 
 
-def _run(name: str, settings: Settings, task: Task, progress: bool | None) -> Baseline:
+def _run(name: str, settings: BaselineSettings, task: Task, progress: bool | None) -> Baseline:
     from downstream.baselines import linear
 
     if name == "untrained":
@@ -114,7 +111,7 @@ def baselines_table(baselines: Sequence[Baseline]) -> str:
 def baselines_page(comparison: Comparison) -> Page:
     """Return the page of a comparison."""
     settings, task = comparison.settings, comparison.task
-    sizes = {split: len(labels) for split, labels in task.labels.items()}
+    sizes = {name: len(split) for name, split in task.splits.items()}
     counts = ", ".join(f"{count:,} {split}" for split, count in sizes.items())
     return Page(
         figures={

@@ -67,11 +67,9 @@ class Texts:
 
 def texts_of(task: Task) -> Texts:
     """Return the texts of each split of a task."""
-    texts = {
-        split: [task.files[file].texts[i] for i in indices]
-        for split, (file, indices) in task.indices.items()
-    }
-    return Texts(texts, task.labels, task.classes)
+    texts = {name: task.texts(name) for name in task.splits}
+    labels = {name: split.labels for name, split in task.splits.items()}
+    return Texts(texts, labels, task.classes)
 
 
 def tf_idf(data: Texts, seed: int) -> Baseline:

@@ -15,25 +15,25 @@ import torch
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.baselines.baseline import TITLES, Baseline
-from downstream.settings.sections import Settings
+from downstream.settings.sections import BaselineSettings, Settings
 from downstream.tasks.classification import Task
 from downstream.training.experiment import run
 
 
-def untrained_bilm(settings: Settings, task: Task, progress: bool | None) -> Baseline:
-    """Train the head of `settings` on an untrained biLM, without word vectors."""
+def untrained_bilm(chosen: BaselineSettings, task: Task, progress: bool | None) -> Baseline:
+    """Train the head of the chosen settings on an untrained biLM, without word vectors."""
     start = time.process_time()
-    settings = settings.without_vectors()
+    settings = Settings.model_validate(chosen.without_vectors().model_dump())
     parent = Path(settings.output).resolve().parent
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".untrained.", dir=parent) as directory:
         model = Path(directory) / "model"
         save_untrained(Path(settings.model), model, settings.train.seed)
         cached = settings.model_copy(update={"cache": str(Path(directory) / "representations")})
-        best, _, _ = run(cached, task, model, progress).chosen()
-    chosen: dict[str, Any] = {"mix": best.mix, "head": settings.head.kind}
+        best = run(cached, task, model, progress).chosen().outcome
+    parameters: dict[str, Any] = {"mix": best.mix, "head": settings.head.kind}
     cpu_seconds = time.process_time() - start
-    return Baseline("untrained", TITLES["untrained"], chosen, best.scores, cpu_seconds)
+    return Baseline("untrained", TITLES["untrained"], parameters, best.scores, cpu_seconds)
 
 
 def save_untrained(source: Path, directory: Path, seed: int) -> None:

@@ -1,7 +1,7 @@
-"""Batches of representations, from stores or from memory, in the one shape that heads read.
+"""Batches of representations, from a store or from memory, in the form that heads read.
 
-For heads of plain pooling the "words" of a text are its poolings (mean, maximum, or both), so that
-mixing and joining word vectors are the same code for either kind of head.
+For the heads that read pooled layers, the "words" of a text are its poolings (mean, maximum, or
+both), so that mixing layers and adding word vectors is the same code for all heads.
 """
 
 from __future__ import annotations
@@ -15,23 +15,32 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from downstream.features.mapped_rows import MappedRows
 from downstream.features.store import Store
-from downstream.features.texts_to_layers import (
-    POOLINGS,
-    Layers,
-    pool,
-)
+from downstream.features.texts_to_layers import WordLayers, pool_words, poolings_of
 from downstream.features.word_vectors import Table
-from downstream.settings.sections import HeadSettings
 
 Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Layers (layers, texts, words, dim), word vectors (texts, words, width), and where words are.
+class FeatureShape:
+    """The shape of the features that a head reads.
 
-    `mask` (texts, words) is None where there is no padding.
+    `num_poolings` is 0 for heads that read words; `vector_dim` is 0 without word vectors.
+    """
+
+    num_layers: int
+    dim: int
+    vector_dim: int = 0
+    num_poolings: int = 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Layers (layers, texts, words, dim), word vectors (texts, words, width), and a mask.
+
+    `mask` (texts, words) marks words, as opposed to padding; it is None if there is no padding.
     """
 
     layers: Tensor
@@ -40,33 +49,41 @@ class Batch:
 
 
 class Source(Protocol):
-    """Texts that can be had in batches."""
+    """Texts that can be read in batches."""
 
     def __len__(self) -> int: ...
 
     @property
     def lengths(self) -> Ids:
-        """How many words each text has, for putting like lengths together."""
+        """The number of words of each text, used to batch texts of similar length."""
 
     def batch(self, indices: Ids) -> Batch:
-        """The texts at `indices`."""
+        """Return the texts at `indices`."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Texts and their labels."""
+
+    source: Source
+    labels: Ids
 
 
 class PooledSource:
-    """Pooled layers; word vectors are pooled likewise, once, in advance."""
+    """Pooled layers (texts, 2, layers, dim), from a store or from memory.
 
-    def __init__(self, store: Store, head: str, table: Table | None) -> None:
-        self._store = store
-        self._picks = poolings_of(head)
-        self._vectors = None
-        if table is not None:
-            bounds = zip(store.offsets[:-1], store.offsets[1:], strict=True)
-            self._vectors = np.stack(
-                [pool_vectors(table[store.word_ids[start:end]]) for start, end in bounds]
-            )
+    `vectors` are pooled word vectors (texts, 2, width).
+    """
+
+    def __init__(
+        self, layers: MappedRows | npt.NDArray[np.float32], head: str, vectors: Table | None = None
+    ) -> None:
+        self._layers = layers
+        self._poolings = poolings_of(head)
+        self._vectors = vectors
 
     def __len__(self) -> int:
-        return len(self._store)
+        return len(self._layers)
 
     @property
     def lengths(self) -> Ids:
@@ -74,11 +91,11 @@ class PooledSource:
 
     def batch(self, indices: Ids) -> Batch:
         vectors = None if self._vectors is None else self._vectors[indices]
-        return pooled_batch(self._store.rows.take(indices), vectors, self._picks)
+        return pooled_batch(self._layers[indices], vectors, self._poolings)
 
 
 class WordSource:
-    """The layers of every word, padded to the longest text of the batch."""
+    """The layers of every word, from a store."""
 
     def __init__(self, store: Store, table: Table | None) -> None:
         self._store = store
@@ -92,11 +109,27 @@ class WordSource:
         return np.diff(self._store.offsets)
 
     def batch(self, indices: Ids) -> Batch:
-        bounds = [(self._store.offsets[i], self._store.offsets[i + 1]) for i in indices]
+        words = [self._store.words_of(i) for i in indices]
         vectors = None
         if self._table is not None:
-            vectors = [self._table[self._store.word_ids[start:end]] for start, end in bounds]
-        return word_batch([self._store.rows.slice(start, end) for start, end in bounds], vectors)
+            vectors = [self._table[self._store.word_ids[places]] for places in words]
+        return word_batch([self._store.rows[places] for places in words], vectors)
+
+
+class WordTexts:
+    """The layers (words, layers, dim) of every word, in memory, rounded as in a store."""
+
+    def __init__(self, layers: Sequence[WordLayers], vectors: Sequence[Table] | None) -> None:
+        self._layers = [array.astype(np.float16) for array in layers]
+        self._vectors = vectors
+        self.lengths: Ids = np.array([len(array) for array in layers])
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def batch(self, indices: Ids) -> Batch:
+        vectors = None if self._vectors is None else [self._vectors[i] for i in indices]
+        return word_batch([self._layers[i] for i in indices], vectors)
 
 
 class Subset:
@@ -119,32 +152,32 @@ class Subset:
 
 
 def make_source(store: Store, head: str, table: Table | None) -> PooledSource | WordSource:
-    """What a head reads of `store`; `table` has a vector for each of the store's word types."""
-    if store.kind == "pooled":
-        return PooledSource(store, head, table)
-    return WordSource(store, table)
+    """Return the source that a head reads; `table` has a vector for each of the store's types."""
+    if store.kind == "words":
+        return WordSource(store, table)
+    vectors = None
+    if table is not None:
+        words = [store.word_ids[store.words_of(i)] for i in range(len(store))]
+        vectors = pool_vectors([table[ids] for ids in words])
+    return PooledSource(store.rows, head, vectors)
 
 
-def poolings_of(head: str) -> list[int]:
-    """Which of the stored poolings a head of plain pooling reads."""
-    return [i for i, name in enumerate(POOLINGS) if name in head.split("_")]
-
-
-def pool_vectors(vectors: Table) -> Table:
-    """The mean and the maximum over words (2, width)."""
-    return np.stack([vectors.mean(axis=0), vectors.max(axis=0)])
+def pool_vectors(texts: Sequence[Table]) -> Table:
+    """Return the mean and the maximum of the word vectors of each text (texts, 2, width)."""
+    return np.stack([pool_words(vectors) for vectors in texts])
 
 
 def pooled_batch(
-    layers: npt.NDArray[Any], vectors: npt.NDArray[Any] | None, picks: list[int]
+    layers: npt.NDArray[Any], vectors: npt.NDArray[Any] | None, poolings: list[int]
 ) -> Batch:
-    """Of pooled layers (texts, 2, layers, dim) and pooled vectors (texts, 2, width)."""
-    picked = torch.from_numpy(layers[:, picks]).permute(2, 0, 1, 3)
-    return Batch(picked, None if vectors is None else torch.from_numpy(vectors[:, picks]), None)
+    """Make a batch of pooled layers (texts, 2, layers, dim) and vectors (texts, 2, width)."""
+    chosen = torch.from_numpy(layers[:, poolings]).permute(2, 0, 1, 3)
+    beside = None if vectors is None else torch.from_numpy(vectors[:, poolings])
+    return Batch(chosen, beside, None)
 
 
 def word_batch(layers: Sequence[npt.NDArray[Any]], vectors: Sequence[Table] | None) -> Batch:
-    """Of one array (words, layers, dim) per text, and one (words, width) of vectors."""
+    """Make a padded batch of one array (words, layers, dim) and one (words, width) per text."""
     lengths = [len(array) for array in layers]
     mask = np.arange(max(lengths)) < np.array(lengths)[:, None]
     padded = np.zeros((*mask.shape, *layers[0].shape[1:]), dtype=layers[0].dtype)
@@ -158,52 +191,3 @@ def word_batch(layers: Sequence[npt.NDArray[Any]], vectors: Sequence[Table] | No
         None if beside is None else torch.from_numpy(beside),
         torch.from_numpy(mask),
     )
-
-
-def stored_precision(layers: Layers) -> npt.NDArray[np.float16]:
-    """What a store of words would have kept of `layers`."""
-    return layers.astype(np.float16)
-
-
-class PooledTexts:
-    """Pooled layers in memory, as a source of batches for a head of plain pooling."""
-
-    def __init__(self, layers: Layers, head: str) -> None:
-        self._layers = layers
-        self._picks = poolings_of(head)
-
-    def __len__(self) -> int:
-        return len(self._layers)
-
-    @property
-    def lengths(self) -> Ids:
-        return np.ones(len(self), dtype=np.int64)
-
-    def batch(self, indices: Ids) -> Batch:
-        return pooled_batch(self._layers[indices], None, self._picks)
-
-
-class _Window:
-    """Texts in memory, in the precision that a store would have kept."""
-
-    def __init__(
-        self, layers: list[Layers], vectors: list[Table] | None, head: HeadSettings
-    ) -> None:
-        self._layers = layers
-        self._vectors = vectors
-        self._head = head
-        self.lengths: Ids = np.array([len(array) for array in layers])
-
-    def __len__(self) -> int:
-        return len(self._layers)
-
-    def batch(self, indices: Ids) -> Batch:
-        layers = [self._layers[i] for i in indices]
-        vectors = None if self._vectors is None else [self._vectors[i] for i in indices]
-        if self._head.mode == "words":
-            return word_batch([stored_precision(array) for array in layers], vectors)
-        return pooled_batch(
-            np.stack([pool(array) for array in layers]),
-            None if vectors is None else np.stack([pool_vectors(table) for table in vectors]),
-            poolings_of(self._head.kind),
-        )

@@ -1,6 +1,6 @@
-"""Models by their path, loaded once a process.
+"""Models by their path, loaded once per process.
 
-A grid search or a cross-validation makes dozens of copies of an estimator; all of them share one
+A grid search or a cross-validation makes dozens of copies of an estimator. All of them share one
 model in memory, and a copy that is sent to another process carries only the path.
 """
 
@@ -8,41 +8,54 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from bilm.embedding.embedder import Embedder
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 
-_State = tuple[tuple[str, int, int], ...]  # name, time and size of each file
+MAX_LOADED_MODELS = 2
 
-_KEPT = 2  # models in memory
+
+class _FileState(NamedTuple):
+    path: Path
+    modified_ns: int
+    num_bytes: int
+
+
+class _ModelState(NamedTuple):
+    """A model directory and the state of its files; a changed file gives another state."""
+
+    directory: Path
+    files: tuple[_FileState, ...]
 
 
 def embedder_at(path: Path | str) -> Embedder:
-    """The embedder of a run (its best model), a model directory or a published pair of files.
+    """Return the embedder of a run (its best model), a model directory or published files.
 
-    The model is read again when a file of it has changed.
+    The model is loaded again if one of its files has changed.
     """
-    return _load(*_state_of(path))
+    return _load(_state_of(path))
 
 
 def digest_at(path: Path | str) -> str:
-    """The digest of that model, as representations depend on it."""
-    return _digest(*_state_of(path))
+    """Return the digest of everything that determines the representations of that model."""
+    return _digest(_state_of(path))
 
 
-def _state_of(path: Path | str) -> tuple[Path, _State]:
+def _state_of(path: Path | str) -> _ModelState:
     directory = Path(path).resolve()
     files = [f for place in (directory, directory / "best") for f in place.glob("*")]
-    stats = [(str(f), f.stat()) for f in files if f.is_file()]
-    return directory, tuple(sorted((name, s.st_mtime_ns, s.st_size) for name, s in stats))
+    stats = [(f, f.stat()) for f in files if f.is_file()]
+    states = sorted(_FileState(file, s.st_mtime_ns, s.st_size) for file, s in stats)
+    return _ModelState(directory, tuple(states))
 
 
-@lru_cache(maxsize=_KEPT)
-def _load(directory: Path, state: _State) -> Embedder:
-    return Embedder(PretrainedBiLm.open(directory))
+@lru_cache(maxsize=MAX_LOADED_MODELS)
+def _load(state: _ModelState) -> Embedder:
+    return Embedder(PretrainedBiLm.open(state.directory))
 
 
-@lru_cache(maxsize=_KEPT)
-def _digest(directory: Path, state: _State) -> str:
-    return model_digest(_load(directory, state).pretrained)
+@lru_cache(maxsize=MAX_LOADED_MODELS)
+def _digest(state: _ModelState) -> str:
+    return model_digest(_load(state).pretrained)

@@ -1,4 +1,4 @@
-"""downstream/features/mapped_rows."""
+"""Rows of numbers in a memory-mapped file, with a bound on the resident memory."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy.typing as npt
 from bilm.errors import CheckpointError
 from bilm.files.reading import open_regular
 
-# Mapping a page brings its neighbours along, so several times this may be resident.
+# The system maps neighboring pages too, so several times this may be resident.
 _RESIDENT_BYTES = 1 << 27
 
 
 class MappedRows:
-    """Rows of a memory-mapped file; what has been read is let go after every 128 MiB."""
+    """Rows of a memory-mapped file; pages are released after every 128 MiB that are read."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         self.shape = shape
@@ -29,22 +29,20 @@ class MappedRows:
                 raise CheckpointError(f"{path} must have {num_bytes:,} bytes, for rows {shape}")
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._rows = np.frombuffer(self._map, dtype=dtype).reshape(shape)
-        self._row_bytes = dtype.itemsize * int(np.prod(shape[1:]))
         self._resident = 0
 
-    def slice(self, start: int, end: int) -> npt.NDArray[Any]:
-        """A copy of the rows from `start` to `end`."""
-        self._count(end - start)
-        return self._rows[start:end].copy()
+    def __len__(self) -> int:
+        return self.shape[0]
 
-    def take(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """A copy of the rows at `indices`."""
-        self._count(len(indices))
-        return self._rows[indices]
+    def __getitem__(self, index: slice | npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Return a copy of the rows of a slice, or at an array of indices."""
+        rows = self._rows[index].copy() if isinstance(index, slice) else self._rows[index]
+        self._count(rows.nbytes)
+        return rows
 
-    def _count(self, num_rows: int) -> None:
-        self._resident += num_rows * self._row_bytes
+    def _count(self, num_bytes: int) -> None:
+        self._resident += num_bytes
         if self._resident > _RESIDENT_BYTES:
-            # The pages stay in the system's cache; only our share of memory is given back.
+            # The pages stay in the system's page cache.
             self._map.madvise(mmap.MADV_DONTNEED)
             self._resident = 0

@@ -1,83 +1,94 @@
-"""downstream/features/texts_to_layers."""
+"""Texts to the layers of a frozen biLM, word by word or pooled over the words of each text.
+
+The states of the biLM start at zero for each text. The embedder reads the texts in windows, so
+memory does not grow with their number.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from bilm.embedding.embedder import Embedder
+from bilm.embedding.output import Output
 from bilm.errors import CorpusError
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import require_tokenizer
+from downstream.settings.progress import Progress
 
-Layers = npt.NDArray[np.float32]  # (words, layers, dim)
+WordLayers = npt.NDArray[np.float32]  # (words, layers, dim) of one text
+PooledLayers = npt.NDArray[np.float32]  # (poolings, layers, dim) of one text
 
 POOLINGS = ("mean", "max")
 
-_WINDOW_WORDS = 1 << 16
+_POOLINGS_OF_HEADS = {"mean": ("mean",), "max": ("max",), "mean_max": ("mean", "max")}
+
+
+@dataclass(frozen=True)
+class TextReading:
+    """How raw texts become words: whether they are tokenized already, and where they are cut."""
+
+    tokenized: bool = False
+    max_words: int = 400
 
 
 def tokenize(
     pretrained: PretrainedBiLm,
     texts: Sequence[str],
-    tokenized: bool,
-    max_words: int,
-    progress: bool | None = False,
+    reading: TextReading,
+    progress: Progress = Progress("tokenizing", False),  # noqa: B008
 ) -> list[list[str]]:
-    """The words of each text, cut to `max_words`; every text must have one."""
-    if tokenized:
+    """Return the first `reading.max_words` words of each text; raise CorpusError if it has none."""
+    if reading.tokenized:
         split: Callable[[str], list[str]] = str.split
     else:
         remedy = "tokenize the texts, separate words by spaces, and pass --tokenized"
         split = require_tokenizer(pretrained.tokenizer, remedy).tokenize
     result: list[list[str]] = []
-    for text in tqdm(texts, desc="tokenising", unit=" texts", disable=is_hidden(progress)):
-        words = split(text)[:max_words]
+    for text in progress.bar("texts", items=texts, total=len(texts)):
+        words = split(text)[: reading.max_words]
         if not words:
-            raise CorpusError(f"text {len(result) + 1} ({text[:60]!r}) has no word")
+            raise CorpusError(f"text {len(result) + 1} ({text[:60]!r}) has no words")
         result.append(words)
     return result
 
 
-def embed_texts(embedder: Embedder, texts: Sequence[list[str]]) -> list[Layers]:
-    """Every layer of every word, one array (words, layers, dim) per text.
+def stream_words(embedder: Embedder, texts: Sequence[Sequence[str]]) -> Iterator[WordLayers]:
+    """Yield every layer of every word: one array (words, layers, dim) per text."""
+    for layers in embedder.stream(texts):
+        yield layers.transpose(1, 0, 2)
 
-    The one place that calls the embedder: states start afresh with each text.
+
+def stream_pooled(embedder: Embedder, texts: Sequence[Sequence[str]]) -> Iterator[PooledLayers]:
+    """Yield the mean and the maximum of every layer over the words, (2, layers, dim) per text.
+
+    The embedder pools as it reads, in float64; it does not keep the words. A text without words
+    gives zeros.
     """
-    arrays = embedder.embed(texts, state="reset")
-    return [array.transpose(1, 0, 2) for array in arrays]
+    for pooled in embedder.stream(texts, output=Output(pool="mean_max")):
+        # (layers, 2 * dim) to (2, layers, dim)
+        yield pooled.reshape(len(pooled), 2, -1).transpose(1, 0, 2)
 
 
-def pool(layers: Layers) -> Layers:
-    """The mean and the maximum over words (2, layers, dim)."""
-    return np.stack([layers.mean(axis=0), layers.max(axis=0)])
-
-
-def windows_of(texts: Sequence[list[str]]) -> Iterator[Sequence[list[str]]]:
-    """The texts in order, some 65,000 words at a time: what is computed and held at once."""
-    start, count = 0, 0
-    for end, words in enumerate(texts):
-        count += len(words)
-        if count >= _WINDOW_WORDS or end == len(texts) - 1:
-            yield texts[start : end + 1]
-            start, count = end + 1, 0
-
-
-def pooled_layers(embedder: Embedder, texts: Sequence[list[str]]) -> Layers:
-    """Mean and maximum of every layer (texts, 2, layers, dim); a text without words has zeros."""
-    result = np.zeros((len(texts), 2, embedder.num_layers, embedder.dim), dtype=np.float32)
-    places = [i for i, words in enumerate(texts) if words]
-    done = 0
-    for window in windows_of([texts[i] for i in places]) if places else ():
-        for layers in embed_texts(embedder, window):
-            result[places[done]] = pool(layers)
-            done += 1
+def pooled_layers(embedder: Embedder, texts: Sequence[Sequence[str]]) -> npt.NDArray[np.float32]:
+    """Return the pooled layers of all texts (texts, 2, layers, dim)."""
+    result = np.empty((len(texts), 2, embedder.num_layers, embedder.dim), dtype=np.float32)
+    for i, pooled in enumerate(stream_pooled(embedder, texts)):
+        result[i] = pooled
     return result
 
 
-def is_hidden(progress: bool | None) -> bool | None:
-    """The value of tqdm's `disable`: None shows a bar only on a terminal."""
-    return None if progress is None else not progress
+def pool_words(words: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the mean and the maximum over words (words, ...) that are in memory: (2, ...).
+
+    The mean is accumulated in float64, as in the embedder.
+    """
+    return np.stack([words.mean(axis=0, dtype=np.float64), words.max(axis=0)]).astype(np.float32)
+
+
+def poolings_of(head: str) -> list[int]:
+    """Return the places in `POOLINGS` that a head reads; none for a head that reads words."""
+    return [POOLINGS.index(name) for name in _POOLINGS_OF_HEADS.get(head, ())]

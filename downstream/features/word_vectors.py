@@ -1,38 +1,35 @@
-"""Word vectors in GloVe's text format, to stand beside the biLM's: a word and its numbers a line.
+"""Read word vectors in GloVe's text format (a word and its numbers per line), to add to the biLM's.
 
-A word is looked up as it is, then in lower case; a word that is in neither form gets the mean of
-all vectors of the file, or zeros. A first line of two whole numbers (word2vec's text format) is
+A word is looked up as it is, then in lower case; a word that is missing in both forms gets the mean
+of all vectors of the file, or zeros. A first line of two integers (word2vec's text format) is
 skipped.
 
-Cost: the file is read once, line by line; only the vectors of words that are asked for are kept.
+Cost: the file is read once, line by line; only the vectors of requested words are kept.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
-import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bilm.errors import CorpusError
-from bilm.files.reading import open_regular, sha256_of
-from bilm.text.lines import bounded_lines
+from bilm.files.reading import sha256_of
+from bilm.text.lines import LineReader
 
 Table = npt.NDArray[np.float32]
 
-_MAX_LINE = 1 << 20
+_MAX_LINE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class WordVectors:
-    """The vectors of some words, and the mean of all that the file has."""
+    """The vectors of some words, and the mean of all vectors of the file."""
 
     rows: dict[str, int]
     table: Table  # (words, dim)
@@ -40,18 +37,20 @@ class WordVectors:
 
     @property
     def dim(self) -> int:
-        """Width of a vector."""
+        """The width of a vector."""
         return len(self.mean)
 
     @classmethod
     def read(cls, path: Path | str, words: Sequence[str] | None = None) -> WordVectors:
-        """Read a file of vectors, plain or .gz; of `words` only (in either case), if given."""
+        """Read a file, plain or compressed; keep only `words` (as they are and in lower case)."""
         wanted = None if words is None else {*words, *(word.lower() for word in words)}
         rows: dict[str, int] = {}
-        kept = array("f")  # grows in place: the table of a whole file is there once
+        kept = array("f")  # grows in place, so a large table is in memory only once
         total: npt.NDArray[np.float64] | None = None
         count = 0
-        for number, line in enumerate(_lines(Path(path)), 1):
+        for number, line in enumerate(
+            LineReader(Path(path), max_line_bytes=_MAX_LINE_BYTES).lines(), 1
+        ):
             word, rest = _split(line, None if total is None else len(total))
             if number == 1 and word.isdecimal() and rest.strip().isdecimal():
                 continue
@@ -74,7 +73,7 @@ class WordVectors:
         return cls(rows, table, (total / count).astype(np.float32))
 
     def look_up(self, words: Sequence[str], unknown: Literal["mean", "zero"] = "mean") -> Table:
-        """One row per word (words, dim)."""
+        """Return one row per word: (words, dim)."""
         filler = self.mean if unknown == "mean" else np.zeros_like(self.mean)
         result = np.tile(filler, (len(words), 1))
         for i, word in enumerate(words):
@@ -84,18 +83,18 @@ class WordVectors:
         return result
 
     def known_share(self, words: Sequence[str]) -> float:
-        """The share of `words` that have a vector of their own."""
+        """Return the share of `words` that have a vector of their own."""
         known = sum(word in self.rows or word.lower() in self.rows for word in words)
         return known / max(len(words), 1)
 
 
 def vectors_digest(path: Path | str) -> str:
-    """The sha256 of the file."""
+    """Return the sha256 of the file."""
     return sha256_of(Path(path), CorpusError, "the word vectors")
 
 
 def _split(line: str, dim: int | None) -> tuple[str, str]:
-    """The word and its numbers. Words may hold spaces (". . ."), once we know how many numbers."""
+    """Split a line into the word and its numbers; if `dim` is known, the word may have spaces."""
     if dim is not None:
         word, *numbers = line.rstrip().rsplit(" ", dim)
         last = word.rpartition(" ")[2]
@@ -116,19 +115,3 @@ def _parse(text: str, path: Path, number: int) -> Table:
             f"{text[:60]!r}"
         )
     return vector
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with open_regular(path, CorpusError, "the word vectors") as raw:
-            data: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-            # Only line feeds end a line: some words of GloVe hold other separators.
-            text = io.TextIOWrapper(data, encoding="utf-8", newline="\n")
-            yield from bounded_lines(text, path, _MAX_LINE)
-    except UnicodeDecodeError as e:
-        raise CorpusError(f"{path} is not UTF-8 text: {e.object[e.start]:#04x}") from None
-    except EOFError:
-        raise CorpusError(f"{path} is cut short: its compressed data ends too early") from None
-    except (zlib.error, OSError) as e:
-        reason = getattr(e, "strerror", None) or e
-        raise CorpusError(f"cannot read the word vectors {path}: {reason}") from None

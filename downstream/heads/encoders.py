@@ -1,4 +1,7 @@
-"""downstream/heads/encoders."""
+"""Heads: from the vectors of a text's words, or from its pooled vectors, to scores of the classes.
+
+Attribute names are part of the saved format: they are the keys of `head.safetensors`.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +9,52 @@ import torch
 from torch import Tensor, nn
 
 from downstream.heads.layers import (
-    _classifier,
-    _take,
     masked_max,
     masked_mean,
+    output_layers,
     reversed_places,
+    take_places,
 )
 from downstream.settings.sections import HeadSettings
 
 
 class PooledHead(nn.Module):
-    """Pooled vectors, standardised by running statistics of the training texts, then linear."""
+    """Output layers on pooled vectors, standardized by running statistics of the training texts."""
 
     def __init__(self, input_dim: int, settings: HeadSettings, num_classes: int) -> None:
         super().__init__()
-        self.standardise = nn.BatchNorm1d(input_dim, affine=False)
-        self.classify = _classifier(input_dim, settings, num_classes)
+        self.standardize = nn.BatchNorm1d(input_dim, affine=False)
+        self.classify = output_layers(input_dim, settings, num_classes)
 
     def forward(self, pooled: Tensor, mask: Tensor | None, beside: Tensor | None) -> Tensor:
-        scores: Tensor = self.classify(self.standardise(pooled.flatten(1)))
+        scores: Tensor = self.classify(self.standardize(pooled.flatten(1)))
         return scores
 
 
 class AttentionHead(nn.Module):
-    """Each word says how much it matters; the weighted mean and the maximum over words decide."""
+    """Output layers on a mean of the words, weighted by learned attention, and their maximum."""
 
     def __init__(self, input_dim: int, settings: HeadSettings, num_classes: int) -> None:
         super().__init__()
         width = settings.encoder_dim
         self.project = nn.Linear(input_dim, width)
         self.attend = nn.Linear(width, 1)
-        self.classify = _classifier(2 * width, settings, num_classes)
+        self.classify = output_layers(2 * width, settings, num_classes)
 
     def forward(self, words: Tensor, mask: Tensor, beside: Tensor | None) -> Tensor:
         hidden = torch.relu(self.project(words))  # (texts, words, width)
-        asked = self.attend(torch.tanh(hidden)).squeeze(-1).masked_fill(~mask, -torch.inf)
-        attended = torch.einsum("bt,btd->bd", asked.softmax(dim=1), hidden)
+        logits = self.attend(torch.tanh(hidden)).squeeze(-1).masked_fill(~mask, -torch.inf)
+        attended = torch.einsum("bt,btd->bd", logits.softmax(dim=1), hidden)
         scores: Tensor = self.classify(torch.cat([attended, masked_max(hidden, mask)], dim=-1))
         return scores
 
 
 class RecurrentHead(nn.Module):
-    """A bidirectional LSTM or GRU, then the maximum and the mean of its outputs over words.
+    """Output layers on the maximum and the mean of the outputs of a bidirectional LSTM or GRU.
 
-    A second mix, if there is one, joins the outputs of the encoder before they are pooled. Each
-    direction reads its words first and the padding last, where it does no harm: packed sequences
-    were measured to take twice as long, most of it in clearing memory.
+    A second mix, if there is one, is concatenated with the outputs of the encoder before they are
+    pooled. Each direction reads the words of a text first and its padding last, where it has no
+    effect: packed sequences took twice as long, most of it spent clearing memory.
     """
 
     def __init__(
@@ -62,13 +65,13 @@ class RecurrentHead(nn.Module):
         self.rightward = kind(input_dim, settings.encoder_dim, batch_first=True)
         self.leftward = kind(input_dim, settings.encoder_dim, batch_first=True)
         width = 2 * settings.encoder_dim + beside_dim
-        self.classify = _classifier(2 * width, settings, num_classes)
+        self.classify = output_layers(2 * width, settings, num_classes)
 
     def forward(self, words: Tensor, mask: Tensor, beside: Tensor | None) -> Tensor:
-        turned = reversed_places(mask)
+        places = reversed_places(mask)
         outputs = [
             self.rightward(words)[0],
-            _take(self.leftward(_take(words, turned))[0], turned),
+            take_places(self.leftward(take_places(words, places))[0], places),
         ]
         joined = torch.cat(outputs if beside is None else [*outputs, beside], dim=-1)
         pooled = [masked_max(joined, mask), masked_mean(joined, mask)]

@@ -1,4 +1,4 @@
-"""downstream/heads/saved_head."""
+"""A trained head on disk: its description (`classifier.json`) and weights (`head.safetensors`)."""
 
 from __future__ import annotations
 
@@ -9,29 +9,39 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from bilm.embedding.embedder import Embedder
 from bilm.errors import CheckpointError
-from bilm.files.sections import Section
+from bilm.files.sections import Section, parse_section
+from bilm.files.strict_json import read_json
 from bilm.files.writing import write_text
 from bilm.pretrained.tensors import load_tensors, save_tensors
-from downstream.features.word_vectors import WordVectors
+from downstream.features.batches import FeatureShape
+from downstream.features.texts_to_layers import TextReading, poolings_of
 from downstream.heads.text_model import TextModel
-from downstream.settings.sections import MIX, HeadSettings, MixSettings
+from downstream.settings.mix_kinds import MixKind
+from downstream.settings.sections import HeadSettings, MixSettings
 
 CLASSIFIER_FILE = "classifier.json"
-
 HEAD_FILE = "head.safetensors"
 
 
 class FileRecord(Section):
-    """A thing beside the classifier: where it was, and what it was."""
+    """The path and digest of a model or file that a classifier needs."""
 
     path: str
     digest: str
 
+    def check(self, what: str, path: Path, digest: str) -> None:
+        """Raise CheckpointError unless the file now at `path` is the recorded one."""
+        if digest != self.digest:
+            raise CheckpointError(
+                f"{path} is not the {what} that the classifier was trained with (its digest is "
+                f"{digest[:12]}, expected {self.digest[:12]}); use that one, or train the "
+                "classifier again"
+            )
+
 
 class Description(Section):
-    """What classifier.json holds."""
+    """The content of classifier.json."""
 
     format: Literal["bilm-classifier"]
     version: Literal[1]
@@ -48,16 +58,51 @@ class Description(Section):
     max_words: Annotated[int, Field(ge=1)]
     seed: Annotated[int, Field(ge=0)]
 
+    @classmethod
+    def read(cls, directory: Path) -> Description:
+        """Read the description of the classifier in `directory`."""
+        path = directory / CLASSIFIER_FILE
+        description = parse_section(
+            cls, read_json(path, CheckpointError), str(path), CheckpointError
+        )
+        try:
+            MixKind.parse(description.mix_kind)
+        except ValueError as e:
+            raise CheckpointError(f"{path}: {e}") from None
+        return description
+
+    @property
+    def shape(self) -> FeatureShape:
+        """The shape of the features that the head reads."""
+        num_poolings = len(poolings_of(self.head.kind))
+        return FeatureShape(self.num_layers, self.dim, self.vector_dim, num_poolings)
+
+    @property
+    def reading(self) -> TextReading:
+        """How texts are read."""
+        return TextReading(self.tokenized, self.max_words)
+
+    def check_shape(self, actual: FeatureShape, directory: Path) -> None:
+        """Raise CheckpointError unless the biLM and the word vectors have the described shape.
+
+        The check comes before a head is allocated.
+        """
+        for name in ("num_layers", "dim", "vector_dim"):
+            described, value = getattr(self, name), getattr(actual, name)
+            if described != value:
+                raise CheckpointError(
+                    f"{directory / CLASSIFIER_FILE}: {name} is {described}, but it is {value} in "
+                    "the biLM and the word vectors; train the classifier again"
+                )
+
 
 def make_model(description: Description) -> TextModel:
-    """The mixes and head described, with fresh weights."""
+    """Return the described mixes and head with new weights."""
     return TextModel(
-        description.mix_kind,
+        MixKind.parse(description.mix_kind),
         description.mix,
         description.head,
-        num_layers=description.num_layers,
-        dim=description.dim,
-        vector_dim=description.vector_dim,
+        description.shape,
         num_classes=len(description.classes),
         seed=description.seed,
     )
@@ -71,46 +116,25 @@ def save_classifier(description: Description, model: TextModel, directory: Path)
     write_text(directory / CLASSIFIER_FILE, json.dumps(tree, indent=2) + "\n")
 
 
-def _check_same(what: str, path: Path, found: str, expected: str, directory: Path) -> None:
-    if found != expected:
-        raise CheckpointError(
-            f"{path} is not the {what} that {directory} was trained with (digest {found[:12]}, "
-            f"not {expected[:12]}); give that one, or train the head again on this"
-        )
+def load_model(description: Description, directory: Path) -> TextModel:
+    """Read the described mixes and head.
 
-
-def _check_widths(
-    description: Description, embedder: Embedder, vectors: WordVectors | None, path: Path
-) -> None:
-    """What the classifier says of its inputs must be so, before a head is made for them."""
-    vector_dim = 0 if vectors is None else vectors.dim
-    for name, found in (
-        ("num_layers", embedder.num_layers),
-        ("dim", embedder.dim),
-        ("vector_dim", vector_dim),
-    ):
-        if getattr(description, name) != found:
-            raise CheckpointError(
-                f"{path}: {name} is {getattr(description, name)}, but it is {found} by the biLM "
-                "and the word vectors; train the head again"
-            )
-    if not MIX.fullmatch(description.mix_kind):
-        raise CheckpointError(f"{path}: {description.mix_kind!r:.60} is no mix")
-
-
-def _head(description: Description, path: Path) -> TextModel:
-    """The head with its weights; memory for it is taken once the file is seen to hold them."""
+    Their memory is allocated only after the shapes in the file have been checked.
+    """
+    path = directory / HEAD_FILE
     tensors = load_tensors(path)
     try:
         with torch.device("meta"):
             shapes = make_model(description).state_dict()
     except (RuntimeError, OverflowError) as e:
-        raise CheckpointError(f"{path.parent / CLASSIFIER_FILE}: no such head: {e}") from None
-    wanted = {key: (tuple(value.shape), value.dtype) for key, value in shapes.items()}
-    found = {key: (tuple(value.shape), value.dtype) for key, value in tensors.items()}
-    if wanted != found:
-        odd = sorted(key for key in wanted.keys() | found if wanted.get(key) != found.get(key))
-        raise CheckpointError(f"{path} does not fit {CLASSIFIER_FILE} in {', '.join(odd[:5])}")
+        raise CheckpointError(
+            f"{directory / CLASSIFIER_FILE} describes an impossible head: {e}"
+        ) from None
+    expected = {key: (tuple(value.shape), value.dtype) for key, value in shapes.items()}
+    stored = {key: (tuple(value.shape), value.dtype) for key, value in tensors.items()}
+    if expected != stored:
+        keys = sorted(k for k in expected.keys() | stored if expected.get(k) != stored.get(k))
+        raise CheckpointError(f"{path} does not match {CLASSIFIER_FILE}: {', '.join(keys[:5])}")
     model = make_model(description)
     model.load_state_dict(tensors)
     return model

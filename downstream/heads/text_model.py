@@ -1,70 +1,111 @@
-"""From a batch of layers to scores of the classes: mixes, word vectors, a head.
+"""From a batch of layers to scores of the classes: mixes, word vectors and a head.
 
-The input of a word is `[x; ELMo]`: its own vector, if a file of vectors is given, beside the mix.
-Heads of plain pooling mix the pooled layers: for the mean this is the mean of the mix, exactly;
-for the maximum it is a mix of the layers' maxima, not the maximum of the mix.
+The input of a word is `[x; ELMo]`: its own vector, if word vectors are given, and the mix. Pooled
+heads mix the pooled layers. For the mean this is exactly the mean of the mix; for the maximum it is
+a mix of the layers' maxima, which is not the maximum of the mix.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from downstream.features.batches import Batch, poolings_of
+from downstream.features.batches import Batch, FeatureShape, Ids
 from downstream.heads.encoders import AttentionHead, PooledHead, RecurrentHead
-from downstream.heads.mixes import Mix, make_mix
+from downstream.heads.mixes import Mix, WeightedMix, make_mix
+from downstream.settings.mix_kinds import MixKind
 from downstream.settings.sections import HeadSettings, MixSettings
+
+Probabilities = npt.NDArray[np.float32]  # (texts, classes)
+
+_MIN_PROBABILITY = 1e-12
+
+_MIX_PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The mean loss and the accuracy on some texts."""
+
+    loss: float
+    accuracy: float
 
 
 class TextModel(nn.Module):
-    """Mixes and head together; all that is trained."""
+    """The mixes and the head: everything that is trained."""
 
     def __init__(
         self,
-        kind: str,
+        kind: MixKind,
         mix: MixSettings,
         head: HeadSettings,
-        *,
-        num_layers: int,
-        dim: int,
-        vector_dim: int,
+        shape: FeatureShape,
         num_classes: int,
         seed: int = 0,
     ) -> None:
         super().__init__()
-        places = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
-        num_poolings = len(poolings_of(head.kind)) if head.mode == "pooled" else 0
         self.mixes = nn.ModuleDict()
-        if kind != "none":
-            for i, place in enumerate(places[head.elmo_at]):
-                self.mixes[place] = make_mix(kind, num_layers, dim, mix, seed + i, num_poolings)
+        if kind.name != "none":
+            for i, place in enumerate(_MIX_PLACES[head.elmo_at]):
+                self.mixes[place] = make_mix(kind, shape, mix, seed + i)
         widths = {place: int(mix.out_dim) for place, mix in self._mixes()}
-        input_dim = vector_dim + widths.get("input", 0)
+        input_dim = shape.vector_dim + widths.get("input", 0)
         self.head: nn.Module
-        if num_poolings:
-            self.head = PooledHead(input_dim * num_poolings, head, num_classes)
+        if shape.num_poolings:
+            self.head = PooledHead(input_dim * shape.num_poolings, head, num_classes)
         elif head.kind == "attention":
             self.head = AttentionHead(input_dim, head, num_classes)
         else:
             self.head = RecurrentHead(input_dim, widths.get("output", 0), head, num_classes)
 
     def forward(self, batch: Batch) -> Tensor:
-        """The scores (texts, classes)."""
+        """Return the scores (texts, classes)."""
         mixed = {place: mix(batch.layers, batch.mask) for place, mix in self._mixes()}
         parts = [part for part in (batch.vectors, mixed.get("input")) if part is not None]
         scores: Tensor = self.head(torch.cat(parts, dim=-1), batch.mask, mixed.get("output"))
         return scores
 
+    def loss(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross-entropy of the scores, without the penalty of the mixes."""
+        return F.cross_entropy(scores, labels)
+
+    def count_correct(self, scores: Tensor, labels: Tensor) -> int:
+        """Return the number of texts whose highest score is that of their label."""
+        return int((scores.argmax(dim=1) == labels).sum())
+
+    def decode(self, scores: Tensor) -> Probabilities:
+        """Return the probability of each class (texts, classes)."""
+        probabilities: Probabilities = scores.softmax(dim=1).numpy()
+        return probabilities
+
+    def evaluate(self, probabilities: Probabilities, labels: Ids) -> Evaluation:
+        """Compare decoded probabilities with the labels."""
+        chosen = probabilities[np.arange(len(labels)), labels]
+        return Evaluation(
+            loss=float(-np.log(np.maximum(chosen, _MIN_PROBABILITY)).mean()),
+            accuracy=float((probabilities.argmax(axis=1) == labels).mean()),
+        )
+
     def regularization(self) -> Tensor:
-        """What the mixes add to the loss."""
+        """Return the term that the mixes add to the loss."""
         return sum((mix.regularization() for _, mix in self._mixes()), torch.zeros(()))
 
+    def mix_parameters(self) -> list[nn.Parameter]:
+        """Return the trained weights and gammas of the mixes."""
+        weighted = [mix for _, mix in self._mixes() if isinstance(mix, WeightedMix)]
+        return [p for mix in weighted for p in mix.parameters() if p.requires_grad]
+
     def shares(self) -> dict[str, list[float]]:
-        """Of each layer in each mix."""
+        """Return the shares of the layers in each mix."""
         return {place: mix.shares() for place, mix in self._mixes()}
 
     def scales(self) -> dict[str, float]:
-        """Gamma of each mix."""
+        """Return gamma of each mix."""
         return {place: mix.scale() for place, mix in self._mixes()}
 
     def _mixes(self) -> list[tuple[str, Mix]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from bilm.errors import CheckpointError
 from bilm.files.strict_json import read_json
-from bilm.files.writing import atomic_directory, write_text
+from bilm.files.writing import atomic_directory, reject_existing, write_text
 
 RESULTS_FILE = "results.json"
 
@@ -72,10 +72,7 @@ def check_free(output: Path, kind: str, overwrite: bool) -> None:
     """
     if not output.exists() or (output.is_dir() and not any(output.iterdir()) and overwrite):
         return
-    if not overwrite:
-        raise CheckpointError(
-            f"{output} already exists; choose another output directory or pass --overwrite"
-        )
+    reject_existing(output, CheckpointError, overwrite)
     try:
         tree = read_json(output / RESULTS_FILE, CheckpointError, MAX_RESULTS_BYTES)
     except CheckpointError:

@@ -32,7 +32,8 @@ def write_report(
     results: Results, settings: Settings, finetuned: dict[str, Any] | None = None
 ) -> None:
     """Write all files of the report, atomically."""
-    best, model, description = results.chosen()
+    chosen = results.chosen()
+    best = chosen.outcome
     with atomic_directory(Path(settings.output), CheckpointError, settings.overwrite) as directory:
         tree = _results_tree(results, settings, finetuned)
         write_text(directory / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
@@ -45,7 +46,7 @@ def write_report(
             plot_shares(shares, directory / "mix.png")
         write_text(directory / "report.md", _page(results, settings, best, finetuned))
         write_text(directory / "model_card.md", _card(results, settings, best))
-        save_classifier(description, model, directory)
+        save_classifier(chosen.description, chosen.model, directory)
 
 
 def summary_table(results: Results) -> str:
@@ -69,18 +70,18 @@ def summary_table(results: Results) -> str:
 def _results_tree(
     results: Results, settings: Settings, finetuned: dict[str, Any] | None
 ) -> dict[str, Any]:
-    best, _, description = results.chosen()
+    chosen = results.chosen()
     return {
         "format": FORMAT,
         "version": 1,
         "settings": settings.model_dump(mode="json"),
-        "bilm": description.bilm.model_dump(mode="json"),
+        "bilm": chosen.description.bilm.model_dump(mode="json"),
         "classes": list(results.task.classes),
-        "texts": {split: len(results.task.labels[split]) for split in SPLITS},
+        "texts": {split: len(results.task.splits[split]) for split in SPLITS},
         "finetuned": finetuned,
         "known_word_types": results.known_words,
         "summary": {mix: _summary(outcomes) for mix, outcomes in results.by_mix().items()},
-        "best": {"mix": best.mix, "seed": best.seed},
+        "best": {"mix": chosen.outcome.mix, "seed": chosen.outcome.seed},
         "outcomes": [asdict(outcome) for outcome in results.outcomes],
         "seconds": results.seconds,
         "peak_memory_gib": peak_memory_bytes() / 2**30,
@@ -120,7 +121,7 @@ def _page(
     results: Results, settings: Settings, best: Outcome, finetuned: dict[str, Any] | None
 ) -> str:
     task = results.task
-    sizes = ", ".join(f"{len(task.labels[split]):,} {split}" for split in SPLITS)
+    sizes = ", ".join(f"{len(task.splits[split]):,} {split}" for split in SPLITS)
     known = results.known_words
     vectors = f"; {known:.1%} of word types have a vector" if known else ""
     parts = [
@@ -160,9 +161,10 @@ def _page(
 
 
 def _card(results: Results, settings: Settings, best: Outcome) -> str:
-    (_, model, description), task = results.chosen(), results.task
+    chosen, task = results.chosen(), results.task
+    description = chosen.description
     test = best.scores["test"]
-    num_weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    num_weights = sum(p.numel() for p in chosen.model.parameters() if p.requires_grad)
     vectors = (
         f" and word vectors of {description.vector_dim} dimensions" if description.vectors else ""
     )
@@ -173,10 +175,10 @@ def _card(results: Results, settings: Settings, best: Outcome) -> str:
         f"with {description.num_layers} layers of {description.dim} dimensions{vectors}; the "
         f"layers are mixed by `{best.mix}`.",
         f"**Classes.** {', '.join(task.classes)}.",
-        f"**Training data.** `{Path(settings.data.train).name}`: {len(task.labels['train']):,} "
-        f"texts, and {len(task.labels['validation']):,} more for early stopping; seed "
+        f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
+        f"texts, and {len(task.splits['validation']):,} more for early stopping; seed "
         f"{best.seed}.",
-        f"**Test data.** `{Path(settings.data.test).name}`, {len(task.labels['test']):,} texts: "
+        f"**Test data.** `{Path(settings.data.test).name}`, {len(task.splits['test']):,} texts: "
         f"accuracy {test.accuracy:.2%}, macro F1 {test.macro_f1:.2%}.",
         "**Use.** `downstream.TextClassifier.from_pretrained(directory).predict(texts)`, or "
         f"`python -m downstream.predict`. The classifier needs {files} that it was trained with. "

@@ -1,4 +1,4 @@
-"""What the commands that train heads have in common: their flags, and how they speak."""
+"""Flags and logging of the commands that train heads."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError
 from bilm.files.sections import parse_section
 from bilm.files.strict_json import read_json
-from downstream.settings.sections import Settings
+from downstream.settings.sections import BaselineSettings, Settings
+
+AnySettings = TypeVar("AnySettings", bound=BaselineSettings)
 
 
 def names(text: str) -> list[str]:
-    """The parts of a list separated by commas."""
+    """Split a list separated by commas."""
     return [name.strip() for name in text.split(",")]
 
 
@@ -28,7 +30,7 @@ def _numbers(text: str) -> list[float]:
 class _Flag(NamedTuple):
     flag: str
     path: str
-    parse: Callable[[str], Any] | None = str  # None: a switch
+    parse: Callable[[str], Any] | None = str  # None: a boolean flag
 
 
 _FLAGS = (
@@ -77,8 +79,8 @@ _FLAGS = (
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """A flag for every setting, and `--config`."""
-    parser.add_argument("--config", type=Path, help="a JSON file of settings; flags override it")
+    """Add a flag for every setting, and `--config`."""
+    parser.add_argument("--config", type=Path, help="JSON file with settings; flags override it")
     for flag, path, parse in _FLAGS:
         field = _field(path)
         options: dict[str, Any] = {"help": _help(field), "dest": path, "default": None}
@@ -91,26 +93,26 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, **options)
 
 
-def read_settings(arguments: argparse.Namespace) -> Settings:
-    """The settings of `--config` with the flags over them, checked."""
+def read_settings(arguments: argparse.Namespace, section: type[AnySettings]) -> AnySettings:
+    """Return the settings of `--config`, overridden by the flags, as a checked `section`."""
     tree: Any = {}
     source = "the flags"
     if arguments.config is not None:
         tree, source = read_json(arguments.config, ConfigError), str(arguments.config)
         if not isinstance(tree, dict):
-            raise ConfigError(f"{source} holds a {type(tree).__name__}; a JSON object is expected")
+            raise ConfigError(f"{source} contains a {type(tree).__name__}; expected a JSON object")
     for flag, path, _ in _FLAGS:
         value = getattr(arguments, path)
         if value is None:
             continue
         *sections, key = path.split(".")
         node = tree
-        for section in sections:
-            node = node.setdefault(section, {})
+        for name in sections:
+            node = node.setdefault(name, {})
             if not isinstance(node, dict):
-                raise ConfigError(f"{source}: {section} is no object, so {flag} cannot be set")
+                raise ConfigError(f"{source}: {name} is not an object, so {flag} cannot be set")
         node[key] = value
-    return parse_section(Settings, tree, source)
+    return parse_section(section, tree, source)
 
 
 def _field(path: str) -> Any:
@@ -136,7 +138,7 @@ def parse(
     argv: Sequence[str] | None,
     add_own: Callable[[argparse.ArgumentParser], object] | None = None,
 ) -> argparse.Namespace:
-    """A flag for every setting, `--progress`, and those of the command's own."""
+    """Parse the flags of all settings, `--progress`, and the flags that `add_own` adds."""
     parser = argparse.ArgumentParser(
         prog=f"python -m downstream.{prog}",
         description=description,
@@ -148,13 +150,13 @@ def parse(
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        help="bars on stderr (default: if it is a terminal)",
+        help="show progress bars on stderr (default: if it is a terminal)",
     )
     return parser.parse_args(argv)
 
 
 def set_up() -> None:
-    """Messages to stderr, and a fair share of the cores."""
+    """Log to stderr, and limit the threads of this process to its share of the cores."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("gensim").setLevel(logging.WARNING)  # it tells of every second
+    logging.getLogger("gensim").setLevel(logging.WARNING)  # it logs every second
     share_cores()

@@ -1,153 +1,144 @@
-"""What `python -m downstream.classify` is told: a JSON file, flags, or both (flags win).
+"""Settings of the downstream commands: a JSON file, flags, or both (flags override the file).
 
-Checked as strictly as the training configuration, before torch is imported: unknown and misspelt
-keys, wrong types and values out of range are all reported in one `ConfigError`.
+Settings are checked as strictly as the training configuration, before torch is imported: unknown
+and misspelled keys, wrong types and values out of range are all reported in one `ConfigError`.
 """
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from bilm.errors import ConfigError
-from bilm.files.sections import Section
-from bilm.model.config import PositiveInt
+from bilm.files.sections import Name, PositiveInt, Section, Share
+from bilm.text.tables import Format as Format
+from downstream.settings.mix_kinds import MIX_NAMES, MixKind
 
-Format = Literal["csv", "tsv", "jsonl", "text"]
-Share = Annotated[float, Field(ge=0, lt=1)]
-
-Name = Annotated[str, Field(min_length=1)]
-
-MIXES = "trainable, frozen, learned, average, top, layer:K, none"
-
-MIX = re.compile(r"trainable|frozen|learned|average|top|none|layer:\d{1,3}")
-
-Head = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
+HeadKind = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
 
 POOLED_HEADS = ("mean", "max", "mean_max")
-
 RECURRENT_HEADS = ("bilstm", "gru")
 
-# Found by trying on AG News.
+# Chosen by experiments on AG News.
 DEFAULT_LEARNING_RATE = {"pooled": 3e-3, "words": 1e-3}
-
 DEFAULT_BATCH_SIZE = {"pooled": 512, "words": 64}
-
 DEFAULT_HIDDEN_DIM = {"pooled": 256, "words": 0}
-
 DEFAULT_EPOCHS = {"pooled": 12, "words": 6}
+
+MIN_STEPS_PER_EPOCH = 25
+MIN_BATCH_SIZE = 8
 
 
 class DataSettings(Section):
     """The labelled texts."""
 
-    train: Name = Field(description="labelled texts to train on: .csv, .tsv, .jsonl, .txt, or .gz")
-    test: Name = Field(description="labelled texts to test on")
+    train: Name = Field(description="training texts: .csv, .tsv, .jsonl or .txt, plain or .gz")
+    test: Name = Field(description="test texts")
     validation: Name | None = Field(
-        None, description="labelled texts that decide when to stop; by default a share of train"
+        None, description="texts for early stopping (default: a share of the training texts)"
     )
     validation_share: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.1, description="of each class of train, when no validation file is given"
+        0.1,
+        description="share of each class of the training texts used for validation, unless "
+        "validation is given",
     )
-    label_column: Name = Field("label", description="a name in the header, or a number from 1")
+    label_column: Name = Field("label", description="name or number (from 1) of the label column")
     text_columns: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
-        ("text",), description="likewise; several, separated by commas, are joined by a space"
+        ("text",),
+        description="names or numbers of the text columns, separated by commas; joined by a space",
     )
-    format: Format | None = Field(None, description="of all files (default: by their extensions)")
+    format: Format | None = Field(None, description="file format (default: by the extension)")
     header: bool | None = Field(
-        None,
-        description="whether .csv and .tsv have one (default: if a column is given by name)",
+        None, description="whether .csv and .tsv have one (default: if a column is given by name)"
     )
     tokenized: bool = Field(
-        False, description="words stand between spaces already: leave the model's tokeniser out"
+        False, description="the texts are tokenized, with spaces between words; skip the tokenizer"
     )
-    max_words: PositiveInt = Field(400, description="longer texts are cut to this many words")
+    max_words: PositiveInt = Field(400, description="truncate longer texts to this many words")
 
 
 class MixSettings(Section):
-    """How the biLM's layers become one vector per word."""
+    """How the layers of the biLM are combined into one vector per word."""
 
     kinds: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
         ("trainable",),
-        description=f"one or more of {MIXES}; several, separated by commas, are compared",
+        description=f"one or more of {MIX_NAMES}, separated by commas; several are compared",
     )
     weights: tuple[float, ...] | None = Field(
-        None, description="of the frozen mix, before the softmax (default: drawn by the seed)"
+        None, description="weights of the frozen mix before the softmax (default: by the seed)"
     )
-    gamma: float = Field(1.0, description="scale of the mix: where it starts, or stays if frozen")
+    gamma: float = Field(1.0, description="scale of the mix; the initial value if it is trained")
     penalty: Annotated[float, Field(ge=0)] = Field(
-        1e-3, description="lambda of lambda * ||w||^2, which pulls towards the plain average"
+        1e-3, description="lambda of the penalty lambda * ||w||^2, which favors a plain average"
     )
     layer_norm: bool = Field(
-        False, description="bring each layer to mean 0 and variance 1 over the batch"
+        False, description="normalize each layer to mean 0 and variance 1 over the batch"
     )
-    dropout: Share = Field(
-        0.1, description="share of a text's mixed vectors set to zero in training"
-    )
+    dropout: Share = Field(0.1, description="dropout rate of the mixed vectors")
     dim: PositiveInt | None = Field(
-        None, description="width that the learned mix gives (default: that of a layer)"
+        None, description="output width of the learned mix (default: the width of a layer)"
     )
     learning_rate: Annotated[float, Field(gt=0)] = Field(
-        1e-2, description="of the weights and gamma of the trainable mix"
+        1e-2, description="learning rate of the weights and gamma of the trainable mix"
     )
 
     @field_validator("kinds")
     @classmethod
-    def _known(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_kinds(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
         for kind in kinds:
-            if not MIX.fullmatch(kind):
-                raise ValueError(f"{kind!r} is no mix; known are {MIXES}")
+            MixKind.parse(kind)
         if len(set(kinds)) < len(kinds):
-            raise ValueError(f"{', '.join(kinds)} names a mix twice")
+            raise ValueError(f"{', '.join(kinds)} contains a mix twice")
         return kinds
 
 
 class HeadSettings(Section):
-    """What turns the vectors of a text's words into a class."""
+    """The network that maps the vectors of a text's words to a class."""
 
-    kind: Head = Field(
+    kind: HeadKind = Field(
         "mean_max", description="pooling (mean, max, mean_max, attention) or encoder (bilstm, gru)"
     )
     hidden_dim: Annotated[int, Field(ge=0)] | None = Field(
         None,
-        description="width of a hidden layer before the classes; 0 for none (default: 256 for "
-        "pooled heads, none for the others)",
+        description="width of a hidden layer before the output; 0 for none (default: 256 for "
+        "mean, max and mean_max, none for the others)",
     )
-    encoder_dim: PositiveInt = Field(128, description="units of bilstm and gru, each direction")
-    dropout: Share = Field(0.3, description="share of the text's vector set to zero in training")
+    encoder_dim: PositiveInt = Field(128, description="units per direction of bilstm and gru")
+    dropout: Share = Field(0.3, description="dropout rate of the text's vector")
     vectors: Name | None = Field(
-        None, description="word vectors in GloVe's format, .gz too, put beside the mix: [x; ELMo]"
+        None,
+        description="word vectors in GloVe's text format, plain or .gz, concatenated with the "
+        "mix: [x; ELMo]",
     )
     unknown: Literal["mean", "zero"] = Field(
-        "mean", description="the vector of a word that the file of vectors does not have"
+        "mean", description="vector of a word that the file of word vectors does not contain"
     )
     elmo_at: Literal["input", "output", "both"] = Field(
         "input",
-        description="where the mix enters bilstm and gru; both have a mix of their own",
+        description="where the mix enters bilstm and gru; with both, there are two separate mixes",
     )
 
     @property
     def hidden(self) -> int:
-        """Width of the hidden layer, by the user or for this kind of head."""
+        """The width of the hidden layer: the given one, or the default of this head."""
         return DEFAULT_HIDDEN_DIM[self.mode] if self.hidden_dim is None else self.hidden_dim
 
     @property
     def mode(self) -> Literal["pooled", "words"]:
-        """Whether this head needs pooled layers only, or those of every word."""
+        """Whether the head reads pooled layers or the layers of every word."""
         return "pooled" if self.kind in POOLED_HEADS else "words"
 
     @model_validator(mode="after")
-    def _elmo_enters(self) -> HeadSettings:
+    def _check_elmo_at(self) -> HeadSettings:
         if self.elmo_at != "input" and self.kind not in RECURRENT_HEADS:
             raise ValueError(
-                f"elmo_at is {self.elmo_at!r}, but the head {self.kind!r} has no encoder; set it "
-                "to 'input', or the head to bilstm or gru"
+                f"elmo_at is {self.elmo_at!r}, but the head {self.kind!r} has no encoder; set "
+                "elmo_at to 'input', or use the head bilstm or gru"
             )
         if self.elmo_at == "output" and self.vectors is None:
-            raise ValueError("elmo_at is 'output', so the encoder reads word vectors: give vectors")
+            raise ValueError("elmo_at is 'output', which needs word vectors; set vectors")
         return self
 
 
@@ -155,78 +146,111 @@ class TrainingSettings(Section):
     """How a head is trained."""
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
-        0, description="decides the validation split, first weights, order and dropout"
+        0, description="seed of the validation split, initial weights, batch order and dropout"
     )
     num_seeds: Annotated[int, Field(ge=1, le=100)] = Field(
-        1, description="heads trained per mix, from as many seeds; the mean and spread are reported"
+        1,
+        description="heads trained per mix, each with its own seed; the mean and standard "
+        "deviation are reported",
     )
     epochs: PositiveInt | None = Field(
-        None, description="at most (default: 12 for pooled heads, 6 for the others)"
+        None, description="maximum (default: 12 for mean, max and mean_max, 6 for the others)"
     )
     patience: PositiveInt = Field(
-        4, description="stop after so many epochs without a better validation accuracy"
+        4, description="stop after this many epochs without a better validation accuracy"
     )
     batch_size: Annotated[int, Field(ge=2)] | None = Field(
-        None, description="texts a step (default: 512 for pooled heads, 64 for the others)"
+        None,
+        description="texts per step (default: 512 for mean, max and mean_max, 64 for the others, "
+        "less for small data sets)",
     )
     learning_rate: Annotated[float, Field(gt=0)] | None = Field(
-        None, description="the highest; it falls to 0 (default: 0.003 for pooled heads, 0.001 else)"
+        None,
+        description="peak learning rate; it decays to 0 (default: 0.003 for mean, max and "
+        "mean_max, 0.001 for the others)",
     )
     weight_decay: Annotated[float, Field(ge=0)] = Field(
-        0.01, description="of AdamW, on the head alone"
+        0.01, description="weight decay of AdamW, applied to the head only"
     )
 
 
 class FineTuneSettings(Section):
-    """Going on with the biLM as a language model on the task's own text, before freezing it."""
+    """Training of the biLM as a language model on the task's texts, before it is frozen."""
 
-    enabled: bool = Field(False, description="do so")
-    epochs: PositiveInt = Field(1, description="times that the training texts are read")
+    enabled: bool = Field(False, description="fine-tune the biLM on the training texts first")
+    epochs: PositiveInt = Field(1, description="epochs over the training texts")
     learning_rate: Annotated[float, Field(gt=0)] = Field(
-        0.05, description="of Adagrad, as in pretraining"
+        0.05, description="learning rate of Adagrad, as in pretraining"
     )
     batch_size: PositiveInt = Field(32, description="rows of the batch")
     heldout_share: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.02, description="of the texts, kept out to measure perplexity before and after"
+        0.02, description="share of the texts held out to measure perplexity before and after"
     )
 
 
-class Settings(Section):
-    """All of it."""
+class HeadTraining(Section):
+    """The settings that determine how one head is trained; the defaults depend on the head."""
 
-    model: Name = Field(description="a run, a model directory, or the published pair of files")
-    output: Name = Field(description="where the report goes; must not exist")
-    overwrite: bool = Field(False, description="replace an existing report once all is done")
-    cache: Name | None = Field(
-        None, description="where representations are kept (default: beside the output)"
-    )
-    data: DataSettings
-    mix: MixSettings = Field(default_factory=lambda: MixSettings())
-    head: HeadSettings = Field(default_factory=lambda: HeadSettings())
-    train: TrainingSettings = Field(default_factory=lambda: TrainingSettings())
-    finetune: FineTuneSettings = Field(default_factory=lambda: FineTuneSettings())
+    mix: MixSettings = MixSettings()
+    head: HeadSettings = HeadSettings()
+    train: TrainingSettings = TrainingSettings()
 
     @model_validator(mode="after")
-    def _sections_agree(self) -> Settings:
-        if "none" in self.mix.kinds and self.head.vectors is None:
-            raise ValueError("mix.kinds has 'none', so the words need head.vectors")
-        if "none" in self.mix.kinds and self.head.elmo_at != "input":
-            raise ValueError(f"mix.kinds has 'none', but head.elmo_at is {self.head.elmo_at!r}")
+    def _check_sections(self) -> Self:
+        check_mix_and_head(self.mix, self.head)
         return self
 
-    def refuse_finetune(self) -> None:
-        """For the commands that take a biLM as it is."""
+    @property
+    def epochs(self) -> int:
+        """The maximum number of epochs."""
+        return self.train.epochs or DEFAULT_EPOCHS[self.head.mode]
+
+    @property
+    def learning_rate(self) -> float:
+        """The peak learning rate."""
+        return self.train.learning_rate or DEFAULT_LEARNING_RATE[self.head.mode]
+
+    def batch_size(self, num_texts: int) -> int:
+        """Return the number of texts per step; the default is smaller for small data sets."""
+        usual = DEFAULT_BATCH_SIZE[self.head.mode]
+        return self.train.batch_size or batch_size_for(num_texts, usual)
+
+
+class BaselineSettings(Section):
+    """The settings of `downstream.baselines`: an experiment that can do without a biLM."""
+
+    model: Name | None = Field(None, description="a run, a model directory, or published files")
+    output: Name = Field(description="directory of the report; it must not exist")
+    overwrite: bool = Field(False, description="replace an existing report when the run is done")
+    cache: Name | None = Field(
+        None,
+        description="directory of the cached representations (default: `representations` in the "
+        "parent directory of the output)",
+    )
+    data: DataSettings
+    mix: MixSettings = MixSettings()
+    head: HeadSettings = HeadSettings()
+    train: TrainingSettings = TrainingSettings()
+    finetune: FineTuneSettings = FineTuneSettings()
+
+    @model_validator(mode="after")
+    def _check_sections(self) -> Self:
+        check_mix_and_head(self.mix, self.head)
+        return self
+
+    def reject_finetune(self) -> None:
+        """Raise ConfigError if fine-tuning is enabled; only `downstream.classify` supports it."""
         if self.finetune.enabled:
             raise ConfigError(
-                "--finetune is for downstream.classify; here the biLM is taken as it is: run that "
-                "first, and give its fine-tuned model as --model"
+                "--finetune is supported only by downstream.classify; run that first, and pass "
+                "its fine-tuned model as --model"
             )
 
-    def without_vectors(self) -> Settings:
-        """The same head with the biLM alone, for comparisons in which that is the point."""
+    def without_vectors(self) -> Self:
+        """Return the same settings without word vectors, for comparisons of the biLM alone."""
         if "none" in self.mix.kinds or self.head.elmo_at == "output":
             raise ConfigError(
-                "a comparison of the biLM alone, without word vectors, cannot have --mix none or "
+                "this comparison uses the biLM without word vectors; remove --mix none and "
                 "--elmo-at output"
             )
         head = self.head.model_copy(update={"vectors": None})
@@ -234,34 +258,35 @@ class Settings(Section):
 
     @property
     def cache_dir(self) -> Path:
-        """Where representations are kept."""
+        """The directory of the cached representations."""
         return Path(self.cache) if self.cache else Path(self.output).parent / "representations"
 
-    @property
-    def epochs(self) -> int:
-        """Epochs at most, by the user or for this kind of head."""
-        return self.train.epochs or DEFAULT_EPOCHS[self.head.mode]
 
-    def batch_size(self, num_texts: int) -> int:
-        """Texts a step, likewise; the default is smaller where texts are few."""
-        usual = DEFAULT_BATCH_SIZE[self.head.mode]
-        return self.train.batch_size or batch_size_for(num_texts, usual)
+class Settings(BaselineSettings):
+    """The settings of an experiment on a biLM."""
+
+    model: Name = Field(description="a run, a model directory, or published files")
 
     @property
-    def learning_rate(self) -> float:
-        """The highest learning rate, likewise."""
-        return self.train.learning_rate or DEFAULT_LEARNING_RATE[self.head.mode]
+    def head_training(self) -> HeadTraining:
+        """The sections that concern the training of a head."""
+        return HeadTraining(mix=self.mix, head=self.head, train=self.train)
 
 
-_MIN_STEPS = 25  # an epoch
-
-_MIN_TEXTS = 8
+def check_mix_and_head(mix: MixSettings, head: HeadSettings) -> None:
+    """Raise ValueError if a head would have no input."""
+    if "none" in mix.kinds and head.vectors is None:
+        raise ValueError("mix.kinds contains 'none', which needs word vectors; set head.vectors")
+    if "none" in mix.kinds and head.elmo_at != "input":
+        raise ValueError(
+            f"mix.kinds contains 'none', but head.elmo_at is {head.elmo_at!r}; set it to 'input'"
+        )
 
 
 def batch_size_for(num_texts: int, usual: int) -> int:
-    """The usual size, or a smaller one that still gives some 25 steps an epoch.
+    """Return the usual batch size, or a smaller one that gives about 25 steps per epoch.
 
-    A head standardises by running means, and its epochs are few: with one step an epoch it never
-    gets off the ground. On 73 news texts this was the difference between 26 and 68 % accuracy.
+    Heads standardize their input by running statistics and train for few epochs; with one step per
+    epoch they do not converge. On 73 news texts this raised the accuracy from 26 to 68 %.
     """
-    return min(usual, max(_MIN_TEXTS, num_texts // _MIN_STEPS))
+    return min(usual, max(MIN_BATCH_SIZE, num_texts // MIN_STEPS_PER_EPOCH))

@@ -1,4 +1,4 @@
-"""downstream/tasks/classification."""
+"""The classification task: its classes, and the texts and labels of its splits."""
 
 from __future__ import annotations
 
@@ -9,70 +9,43 @@ from dataclasses import dataclass
 import numpy as np
 
 from bilm.errors import ConfigError, CorpusError
-from downstream.settings.sections import Settings
+from downstream.settings.sections import BaselineSettings
 from downstream.texts.labelled import Ids, LabelledTexts, read_labelled
-
-
-def class_names(data: LabelledTexts) -> tuple[str, ...]:
-    """The distinct labels, by number if all are numbers, else by alphabet; at least two."""
-    names = set(data.labels)
-    if len(names) < 2:
-        raise CorpusError(
-            f"{data.source} has one class only ({data.labels[0]!r}); at least two are needed to "
-            "tell apart: is the label column the right one?"
-        )
-    if all(name.isascii() and name.isdecimal() for name in names):
-        return tuple(sorted(names, key=lambda name: (int(name), name)))
-    return tuple(sorted(names))
-
-
-def label_ids(data: LabelledTexts, classes: Sequence[str]) -> Ids:
-    """Each label as its place in `classes`; one that training never saw is an error."""
-    places = {name: i for i, name in enumerate(classes)}
-    strangers = Counter(label for label in data.labels if label not in places)
-    if strangers:
-        found = ", ".join(f"{label!r} ({n:,} times)" for label, n in strangers.most_common(5))
-        raise CorpusError(
-            f"{data.source} has labels that the training texts do not have: {found}; the known "
-            f"ones are {', '.join(map(repr, classes[:20]))}: remove these rows, or add training "
-            "texts of their class"
-        )
-    return np.array([places[label] for label in data.labels], dtype=np.int64)
-
-
-def split_validation(labels: Ids, share: float, seed: int) -> tuple[Ids, Ids]:
-    """Indices to train on and to validate on, `share` of each class, in rising order.
-
-    The same labels, share and seed give the same split. A class of one text stays in training.
-    """
-    if not 0 < share < 1:
-        raise ConfigError(f"the share held out for validation is {share}; it must be in (0, 1)")
-    rng = np.random.default_rng(seed)
-    chosen = []
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        count = min(len(members) - 1, max(1, round(share * len(members))))
-        chosen.append(rng.permutation(members)[:count])
-    validation = np.sort(np.concatenate(chosen))
-    if not len(validation):
-        raise CorpusError("every class has one text only, so none can be held out for validation")
-    return np.setdiff1d(np.arange(len(labels)), validation), validation
-
 
 SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
+class Split:
+    """The texts of a split, by the name of their file and their places in it, and their labels."""
+
+    file: str
+    places: Ids
+    labels: Ids
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def subset(self, indices: Ids) -> Split:
+        """Return the split with only the texts at `indices`."""
+        return Split(self.file, self.places[indices], self.labels[indices])
+
+
+@dataclass(frozen=True)
 class Task:
-    """The texts of a run by file, its classes, and which texts of which file make each split."""
+    """The labelled files of a task by name, its classes, and its splits."""
 
     files: dict[str, LabelledTexts]
     classes: tuple[str, ...]
-    indices: dict[str, tuple[str, Ids]]  # split -> its file, and the places there
-    labels: dict[str, Ids]
+    splits: dict[str, Split]
+
+    def texts(self, split: str) -> list[str]:
+        """Return the texts of a split."""
+        texts = self.files[self.splits[split].file].texts
+        return [texts[i] for i in self.splits[split].places]
 
 
-def read_task(settings: Settings) -> Task:
+def read_task(settings: BaselineSettings) -> Task:
     """Read and check all labelled texts."""
     data = settings.data
     paths = {"train": data.train, "test": data.test}
@@ -89,12 +62,64 @@ def read_task(settings: Settings) -> Task:
         for name, path in paths.items()
     }
     classes = class_names(files["train"])
-    ids = {name: label_ids(texts, classes) for name, texts in files.items()}
-    indices = {name: (name, np.arange(len(texts))) for name, texts in files.items()}
-    if data.validation is None:
-        train, validation = split_validation(
-            ids["train"], data.validation_share, settings.train.seed
+    whole = {
+        name: Split(name, np.arange(len(texts)), label_ids(texts, classes))
+        for name, texts in files.items()
+    }
+    if data.validation is not None:
+        return Task(files, classes, {split: whole[split] for split in SPLITS})
+    train, validation = split_validation(
+        whole["train"].labels, data.validation_share, settings.train.seed
+    )
+    splits = {
+        "train": whole["train"].subset(train),
+        "validation": whole["train"].subset(validation),
+        "test": whole["test"],
+    }
+    return Task(files, classes, splits)
+
+
+def class_names(data: LabelledTexts) -> tuple[str, ...]:
+    """Return the distinct labels, sorted as numbers if all are numbers; there must be two."""
+    names = set(data.labels)
+    if len(names) < 2:
+        raise CorpusError(
+            f"{data.source} has one class only ({data.labels[0]!r}); at least two are needed. "
+            "Check the label column"
         )
-        indices |= {"train": ("train", train), "validation": ("train", validation)}
-    labels = {split: ids[indices[split][0]][indices[split][1]] for split in SPLITS}
-    return Task(files, classes, indices, labels)
+    if all(name.isascii() and name.isdecimal() for name in names):
+        return tuple(sorted(names, key=lambda name: (int(name), name)))
+    return tuple(sorted(names))
+
+
+def label_ids(data: LabelledTexts, classes: Sequence[str]) -> Ids:
+    """Return each label as its place in `classes`; raise CorpusError for an unknown label."""
+    places = {name: i for i, name in enumerate(classes)}
+    unknown = Counter(label for label in data.labels if label not in places)
+    if unknown:
+        shown = ", ".join(f"{label!r} ({n:,} times)" for label, n in unknown.most_common(5))
+        raise CorpusError(
+            f"{data.source} has labels that do not occur in the training texts: {shown}; the known "
+            f"labels are {', '.join(map(repr, classes[:20]))}. Remove these rows, or add training "
+            "texts of these classes"
+        )
+    return np.array([places[label] for label in data.labels], dtype=np.int64)
+
+
+def split_validation(labels: Ids, share: float, seed: int) -> tuple[Ids, Ids]:
+    """Return the sorted indices of training and validation texts, `share` of each class.
+
+    The same labels, share and seed give the same split. A class with one text stays in training.
+    """
+    if not 0 < share < 1:
+        raise ConfigError(f"the validation share is {share}; it must be between 0 and 1")
+    rng = np.random.default_rng(seed)
+    chosen = []
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        count = min(len(members) - 1, max(1, round(share * len(members))))
+        chosen.append(rng.permutation(members)[:count])
+    validation = np.sort(np.concatenate(chosen))
+    if not len(validation):
+        raise CorpusError("every class has one text only, so there are none for validation")
+    return np.setdiff1d(np.arange(len(labels)), validation), validation

@@ -1,4 +1,4 @@
-"""How good predictions are: accuracy, macro F1, precision and recall, and who is taken for whom."""
+"""Scores of predictions: accuracy, macro F1, precision, recall, and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Ids = npt.NDArray[np.int64]
+from downstream.texts.labelled import Ids
 
 
 @dataclass(frozen=True)
 class ClassScores:
-    """Of one class; `support` is how many texts are of it."""
+    """The scores of one class; `support` is its number of texts."""
 
     precision: float
     recall: float
@@ -25,10 +24,11 @@ class ClassScores:
 
 @dataclass(frozen=True)
 class Scores:
-    """Of one split. `confusion[i][j]` counts texts of class i that were taken for class j.
+    """The scores of one split.
 
-    The macro figures are plain means over the classes that occur, in truth or in predictions; what
-    would divide by zero counts as 0.
+    `confusion[i][j]` is the number of texts of class i that were predicted as class j. The macro
+    scores are plain means over the classes that occur, in the labels or in the predictions; a
+    division by zero counts as 0.
     """
 
     accuracy: float
@@ -39,16 +39,19 @@ class Scores:
     confusion: tuple[tuple[int, ...], ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, for a JSON file."""
+        """Return plain values for a JSON file."""
         return asdict(self)
 
 
 def score(truth: Ids, predicted: Ids, classes: Sequence[str]) -> Scores:
-    """Compare label ids, places in `classes`, by scikit-learn's figures."""
+    """Compare predicted label ids (places in `classes`) with the true ones, by scikit-learn."""
     from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
     if len(truth) != len(predicted) or not len(truth):
-        raise ValueError(f"{len(truth)} labels and {len(predicted)} predictions cannot be compared")
+        raise ValueError(
+            f"there are {len(truth)} labels and {len(predicted)} predictions; their numbers must "
+            "be equal and above 0"
+        )
     places = np.arange(len(classes))
     precision, recall, f1, support = precision_recall_fscore_support(
         truth, predicted, labels=places, zero_division=0
@@ -69,5 +72,5 @@ def score(truth: Ids, predicted: Ids, classes: Sequence[str]) -> Scores:
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and the sample standard deviation (0 for one value), as of several seeds."""
+    """Return the mean and the sample standard deviation, which is 0 for one value."""
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0

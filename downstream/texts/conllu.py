@@ -1,14 +1,13 @@
-"""Words and their tags from CoNLL-U files, plain or .gz."""
+"""Read words and their tags from CoNLL-U files, plain or compressed."""
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bilm.errors import CorpusError
+from bilm.text.lines import LineReader
 
 COLUMNS = {"upos": 3, "xpos": 4}
 
@@ -24,16 +23,15 @@ class TaggedSentence:
 
 
 def read_conllu(path: Path | str, column: str = "upos") -> Iterator[TaggedSentence]:
-    """The sentences of a file, one at a time; `column` is "upos" or "xpos".
+    """Yield the sentences of a file; `column` is "upos" or "xpos".
 
-    Ranges such as `1-2` (written words of several syntactic ones) and empty nodes such as `1.1` are
-    passed over, so that every word has one tag.
+    Ranges such as `1-2` (a written word that consists of several syntactic words) and empty nodes
+    such as `1.1` are skipped, so that every word has exactly one tag.
     """
     path = Path(path)
     words: list[str] = []
     tags: list[str] = []
-    for number, line in enumerate(_lines(path), 1):
-        line = line.rstrip("\r\n")
+    for number, line in enumerate(LineReader(path).lines(), 1):
         if not line.strip():
             if words:
                 yield TaggedSentence(tuple(words), tuple(tags))
@@ -41,7 +39,7 @@ def read_conllu(path: Path | str, column: str = "upos") -> Iterator[TaggedSenten
             continue
         if line.startswith("#"):
             continue
-        cells = line.split("\t")
+        cells = line.rstrip("\r").split("\t")
         if len(cells) != _NUM_COLUMNS:
             raise CorpusError(
                 f"{path}, line {number} has {len(cells)} columns; CoNLL-U has {_NUM_COLUMNS}, "
@@ -53,16 +51,3 @@ def read_conllu(path: Path | str, column: str = "upos") -> Iterator[TaggedSenten
         tags.append(cells[COLUMNS[column]])
     if words:
         yield TaggedSentence(tuple(words), tuple(tags))
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rt", encoding="utf-8", newline="\n") as file:
-            yield from file
-    except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}") from None
-    except UnicodeDecodeError:
-        raise CorpusError(f"{path} is not UTF-8; CoNLL-U files are") from None
-    except (EOFError, zlib.error, OSError) as e:
-        raise CorpusError(f"cannot read {path}: {e}") from None

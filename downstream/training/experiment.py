@@ -1,6 +1,6 @@
-"""One run: texts, a frozen biLM, representations, then a head for every mix and seed.
+"""One experiment: texts, a frozen biLM, representations, and a head for every mix and seed.
 
-The biLM reads every text once, whatever the number of mixes and seeds; the rest is `training`.
+The biLM reads every text once, regardless of the number of mixes and seeds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from bilm.embedding.embedder import Embedder
 from bilm.errors import ConfigError
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
-from downstream.features.batches import Source, Subset, make_source
+from downstream.features.batches import Examples, Subset, make_source
 from downstream.features.store import Store, open_store
+from downstream.features.texts_to_layers import TextReading
 from downstream.features.word_vectors import Table, WordVectors, vectors_digest
 from downstream.heads.saved_head import Description, FileRecord, make_model
 from downstream.heads.text_model import TextModel
+from downstream.settings.progress import Progress
 from downstream.settings.sections import Settings
 from downstream.tasks.classification import SPLITS, Task
 from downstream.tasks.scores import Scores, mean_and_spread, score
@@ -32,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """One head, trained."""
+    """The results of one trained head."""
 
     mix: str
     seed: int
@@ -42,33 +44,46 @@ class Outcome:
     gammas: dict[str, float]
     seconds: float
 
+    @property
+    def merit(self) -> tuple[float, float]:
+        """The validation accuracy, and the negative validation loss for ties."""
+        loss = self.history.validation_loss[self.history.best_epoch - 1]
+        return self.scores["validation"].accuracy, -loss
+
+
+@dataclass(frozen=True)
+class TrainedHead:
+    """A trained head with its description and its results."""
+
+    outcome: Outcome
+    model: TextModel
+    description: Description
+
 
 @dataclass
 class Results:
-    """All heads of a run, and the best of them by validation accuracy."""
+    """The results of all heads, and the best head by validation accuracy."""
 
     task: Task
     outcomes: list[Outcome] = field(default_factory=list)
-    best: Outcome | None = None
-    best_model: TextModel | None = None
-    description: Description | None = None
+    best: TrainedHead | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     known_words: float | None = None
 
-    def add(self, outcome: Outcome, model: TextModel, description: Description) -> None:
-        """Keep an outcome, and its model if it is the best so far."""
-        self.outcomes.append(outcome)
-        if self.best is None or _merit(outcome) > _merit(self.best):
-            self.best, self.best_model, self.description = outcome, model, description
+    def add(self, head: TrainedHead) -> None:
+        """Add the results of a head; keep the head itself if it is the best so far."""
+        self.outcomes.append(head.outcome)
+        if self.best is None or head.outcome.merit > self.best.outcome.merit:
+            self.best = head
 
-    def chosen(self) -> tuple[Outcome, TextModel, Description]:
-        """The best head: what it gave, itself, and what it is."""
-        if self.best is None or self.best_model is None or self.description is None:
+    def chosen(self) -> TrainedHead:
+        """Return the best head."""
+        if self.best is None:
             raise ValueError("no head has been trained yet")
-        return self.best, self.best_model, self.description
+        return self.best
 
     def by_mix(self) -> dict[str, list[Outcome]]:
-        """The outcomes of each mix, in the order of seeds."""
+        """Return the outcomes of each mix, in the order of the seeds."""
         result: dict[str, list[Outcome]] = {}
         for outcome in self.outcomes:
             result.setdefault(outcome.mix, []).append(outcome)
@@ -76,115 +91,122 @@ class Results:
 
 
 def spread_of(outcomes: list[Outcome], split: str, figure: str) -> tuple[float, float]:
-    """The mean and spread over seeds of a figure such as `accuracy`."""
+    """Return the mean and standard deviation over seeds of a score such as `accuracy`."""
     return mean_and_spread([getattr(outcome.scores[split], figure) for outcome in outcomes])
 
 
+@dataclass(frozen=True)
+class _Features:
+    """The representations of the files of a task, and the word vectors of their types."""
+
+    bilm: FileRecord
+    stores: dict[str, Store]
+    vectors: FileRecord | None
+    tables: dict[str, Table]  # empty without word vectors
+
+    @property
+    def vector_dim(self) -> int:
+        return self.tables["train"].shape[1] if self.tables else 0
+
+
 def run(settings: Settings, task: Task, model_path: Path, progress: bool | None = None) -> Results:
-    """Train and score a head for every mix and seed, on the biLM at `model_path`."""
+    """Train and score a head for every mix and seed, on the biLM at `model_path`.
+
+    `progress` shows bars: True always, None only on a terminal.
+    """
     results = Results(task)
-    embedder = Embedder(PretrainedBiLm.open(model_path))
     start = time.monotonic()
-    stores = {
-        name: open_store(
-            settings.cache_dir,
-            settings.head.mode,
-            embedder,
-            texts.texts,
-            tokenized=settings.data.tokenized,
-            max_words=settings.data.max_words,
-            name=name,
-            progress=progress,
-        )
-        for name, texts in task.files.items()
-    }
+    bilm, stores = _representations(settings, task, model_path, progress)
     results.seconds["representations"] = time.monotonic() - start
-    tables, record = _vectors(settings, stores, results)
-    sources = _sources(settings, task, stores, tables)
-    bilm = FileRecord(path=str(model_path.resolve()), digest=model_digest(embedder.pretrained))
-    del embedder
-    descriptions = list(_descriptions(settings, task, stores["train"], bilm, record, tables))
-    for description in descriptions:  # a mix that cannot be is told before any is trained
+    features = _with_vectors(settings, bilm, stores, results)
+    examples = _examples(settings, task, features)
+    descriptions = list(_descriptions(settings, task, features))
+    for description in descriptions:  # report an impossible mix before any head is trained
         with torch.device("meta"):
             make_model(description)
     for description in descriptions:
-        model = make_seeded(description)
-        outcome = _train_one(settings, task, sources, description, model, progress)
-        results.add(outcome, model, description)
+        head = _train_one(settings, description, examples, progress)
+        results.add(head)
+        outcome = head.outcome
         logger.info(
             "%s, seed %d: validation %.2f %%, test %.2f %%, %.0f s",
-            *(outcome.mix, outcome.seed),
-            *(100 * outcome.scores[split].accuracy for split in ("validation", "test")),
+            outcome.mix,
+            outcome.seed,
+            100 * outcome.scores["validation"].accuracy,
+            100 * outcome.scores["test"].accuracy,
             outcome.seconds,
         )
     results.seconds["heads"] = sum(outcome.seconds for outcome in results.outcomes)
     return results
 
 
-def make_seeded(description: Description) -> TextModel:
-    """The model described; its first weights follow from its seed."""
-    torch.manual_seed(description.seed)
-    return make_model(description)
+def _representations(
+    settings: Settings, task: Task, model_path: Path, progress: bool | None
+) -> tuple[FileRecord, dict[str, Store]]:
+    """Open the store of each file; the biLM is in memory only during this function."""
+    embedder = Embedder(PretrainedBiLm.open(model_path))
+    reading = TextReading(settings.data.tokenized, settings.data.max_words)
+    stores = {
+        name: open_store(
+            settings.cache_dir,
+            settings.head.mode,
+            embedder,
+            texts.texts,
+            reading,
+            Progress(name, progress),
+        )
+        for name, texts in task.files.items()
+    }
+    digest = model_digest(embedder.pretrained)
+    return FileRecord(path=str(model_path.resolve()), digest=digest), stores
 
 
-def _merit(outcome: Outcome) -> tuple[float, float]:
-    history = outcome.history
-    return outcome.scores["validation"].accuracy, -history.validation_loss[history.best_epoch - 1]
-
-
-def _vectors(
-    settings: Settings, stores: dict[str, Store], results: Results
-) -> tuple[dict[str, Table], FileRecord | None]:
-    """For each store, a vector for each of its word types."""
+def _with_vectors(
+    settings: Settings, bilm: FileRecord, stores: dict[str, Store], results: Results
+) -> _Features:
+    """Look up the word vectors of the types of each store."""
     path = settings.head.vectors
     if path is None:
-        return {}, None
+        return _Features(bilm, stores, None, {})
     record = FileRecord(path=str(Path(path).resolve()), digest=vectors_digest(path))
     vectors = WordVectors.read(path, sorted({w for s in stores.values() for w in s.types}))
     results.known_words = vectors.known_share(stores["train"].types)
     if not vectors.rows:
-        raise ConfigError(f"none of the words of the texts has a vector in {path}")
+        raise ConfigError(f"no word of the texts has a vector in {path}; use another --vectors")
     tables = {
         name: vectors.look_up(store.types, settings.head.unknown) for name, store in stores.items()
     }
-    return tables, record
+    return _Features(bilm, stores, record, tables)
 
 
-def _sources(
-    settings: Settings, task: Task, stores: dict[str, Store], tables: dict[str, Table]
-) -> dict[str, Source]:
-    by_file = {
-        name: make_source(store, settings.head.kind, tables.get(name))
-        for name, store in stores.items()
+def _examples(settings: Settings, task: Task, features: _Features) -> dict[str, Examples]:
+    """Return the texts and labels of each split."""
+    sources = {
+        name: make_source(store, settings.head.kind, features.tables.get(name))
+        for name, store in features.stores.items()
     }
     return {
-        split: Subset(by_file[file], indices) for split, (file, indices) in task.indices.items()
+        name: Examples(Subset(sources[split.file], split.places), split.labels)
+        for name, split in task.splits.items()
     }
 
 
-def _descriptions(
-    settings: Settings,
-    task: Task,
-    store: Store,
-    bilm: FileRecord,
-    vectors: FileRecord | None,
-    tables: dict[str, Table],
-) -> Iterator[Description]:
-    """Every head that is to be trained."""
+def _descriptions(settings: Settings, task: Task, features: _Features) -> Iterator[Description]:
+    """Yield the description of every head to train."""
     for kind in settings.mix.kinds:
         for i in range(settings.train.num_seeds):
             yield Description(
                 format="bilm-classifier",
                 version=1,
-                bilm=bilm,
-                vectors=vectors,
-                vector_dim=tables["train"].shape[1] if tables else 0,
+                bilm=features.bilm,
+                vectors=features.vectors,
+                vector_dim=features.vector_dim,
                 classes=task.classes,
                 mix_kind=kind,
                 mix=settings.mix,
                 head=settings.head,
-                num_layers=store.num_layers,
-                dim=store.dim,
+                num_layers=features.stores["train"].num_layers,
+                dim=features.stores["train"].dim,
                 tokenized=settings.data.tokenized,
                 max_words=settings.data.max_words,
                 seed=settings.train.seed + i,
@@ -193,33 +215,26 @@ def _descriptions(
 
 def _train_one(
     settings: Settings,
-    task: Task,
-    sources: dict[str, Source],
     description: Description,
-    model: TextModel,
+    examples: dict[str, Examples],
     progress: bool | None,
-) -> Outcome:
+) -> TrainedHead:
     start = time.monotonic()
+    torch.manual_seed(description.seed)
+    model = make_model(description)
     history = fit(
         model,
-        sources["train"],
-        task.labels["train"],
-        sources["validation"],
-        task.labels["validation"],
-        settings,
+        examples["train"],
+        examples["validation"],
+        settings.head_training,
         description.seed,
-        f"{description.mix_kind}, seed {description.seed}",
-        progress,
+        Progress(f"{description.mix_kind}, seed {description.seed}", progress),
     )
-    scores = {
-        split: score(
-            task.labels[split],
-            predict_probabilities(model, sources[split]).argmax(axis=1),
-            task.classes,
-        )
-        for split in SPLITS
-    }
-    return Outcome(
+    scores = {}
+    for split in SPLITS:
+        predicted = predict_probabilities(model, examples[split].source).argmax(axis=1)
+        scores[split] = score(examples[split].labels, predicted, description.classes)
+    outcome = Outcome(
         mix=description.mix_kind,
         seed=description.seed,
         history=history,
@@ -228,3 +243,4 @@ def _train_one(
         gammas=model.scales(),
         seconds=time.monotonic() - start,
     )
+    return TrainedHead(outcome, model, description)

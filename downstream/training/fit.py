@@ -1,30 +1,28 @@
-"""Training of one head on representations that are there already.
+"""Training of one head on representations that have been computed before.
 
-AdamW with a learning rate that falls to 0, early stopping on the validation accuracy, the best
-weights kept. Same seed, same result: weights, order and dropout follow from it.
+AdamW with a learning rate that decays to 0, early stopping on the validation accuracy; the weights
+of the best epoch are kept. The same seed gives the same weights, batch order and dropout.
 
-Cost: a pooled head takes a second or so an epoch for 70,000 texts; one that reads words, minutes.
+Cost: about a second per epoch for a pooled head and 70,000 texts, minutes for a head that reads
+words.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
-from torch.nn import functional as F
-from tqdm import tqdm
+from torch import Tensor, nn
 
 from bilm.errors import DivergedError
-from downstream.features.batches import Ids, Source
-from downstream.heads.mixes import WeightedMix
-from downstream.heads.text_model import TextModel
-from downstream.settings.sections import Settings
+from downstream.features.batches import Batch, Examples, Ids, Source
+from downstream.heads.text_model import Evaluation, Probabilities
+from downstream.settings.progress import Progress
+from downstream.settings.sections import HeadTraining
 
 _EVALUATION_TEXTS = 256
 
@@ -32,12 +30,50 @@ _MAX_WARMUP_STEPS = 100
 
 _MAX_GRADIENT_NORM = 5.0
 
-_SORTED_BATCHES = 50  # like lengths are put together among so many batches
+_BATCHES_SORTED_TOGETHER = 50
+
+
+class Head(Protocol):
+    """A module that can be trained here; it defines its loss, its predictions and their score."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Return the outputs for a batch, one row per text."""
+
+    def loss(self, outputs: Tensor, targets: Tensor, /) -> Tensor:
+        """Return the mean loss of the outputs."""
+
+    def count_correct(self, outputs: Tensor, targets: Tensor, /) -> int:
+        """Return the number of texts that the outputs predict correctly."""
+
+    def decode(self, outputs: Tensor, /) -> Probabilities:
+        """Return predictions, one row per text."""
+
+    def evaluate(self, predictions: Probabilities, targets: Ids, /) -> Evaluation:
+        """Compare predictions with the targets; the accuracy decides which epoch is best."""
+
+    def regularization(self) -> Tensor:
+        """Return the term that is added to the loss."""
+
+    def mix_parameters(self) -> list[nn.Parameter]:
+        """Return the parameters without weight decay, which have their own learning rate."""
+
+    def shares(self) -> dict[str, list[float]]:
+        """Return the shares of the layers in each mix."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+    def train(self) -> Any: ...
+
+    def eval(self) -> Any: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> Any: ...
 
 
 @dataclass
 class History:
-    """What each epoch gave, and which was the best (from 1)."""
+    """The results of each epoch, and the number of the best one (from 1)."""
 
     train_loss: list[float] = field(default_factory=list)
     train_accuracy: list[float] = field(default_factory=list)
@@ -46,37 +82,50 @@ class History:
     shares: list[dict[str, list[float]]] = field(default_factory=list)
     best_epoch: int = 0
 
+    def add(self, train: Evaluation, validation: Evaluation) -> None:
+        """Append the results of an epoch."""
+        self.train_loss.append(train.loss)
+        self.train_accuracy.append(train.accuracy)
+        self.validation_loss.append(validation.loss)
+        self.validation_accuracy.append(validation.accuracy)
+
+    def last_is_best(self) -> bool:
+        """Return whether the last epoch is the best; the lower loss breaks a tie of accuracies."""
+        losses = (-loss for loss in self.validation_loss)
+        *before, last = zip(self.validation_accuracy, losses, strict=True)
+        return all(last > epoch for epoch in before)
+
 
 def fit(
-    model: TextModel,
-    train: Source,
-    train_labels: Ids,
-    validation: Source,
-    validation_labels: Ids,
-    settings: Settings,
+    model: Head,
+    train: Examples,
+    validation: Examples,
+    settings: HeadTraining,
     seed: int,
-    name: str = "head",
-    progress: bool | None = None,
+    progress: Progress = Progress("head"),  # noqa: B008
 ) -> History:
-    """Train `model` in place; it ends with the weights of its best epoch."""
+    """Train `model` in place; afterwards it has the weights of its best epoch."""
     torch.manual_seed(seed)
     history = History()
-    batch_size = settings.batch_size(len(train))
-    steps = math.ceil(len(train) / batch_size)
+    batch_size = settings.batch_size(len(train.source))
+    steps = math.ceil(len(train.source) / batch_size)
     step = _stepper(model, settings, steps)
     best: dict[str, Tensor] = {}
-    disable = None if progress is None else not progress
-    with tqdm(total=settings.epochs * steps, desc=name, unit=" steps", disable=disable) as bar:
+    with progress.bar("steps", total=settings.epochs * steps) as bar:
         for epoch in range(1, settings.epochs + 1):
-            order = _batches(train.lengths, batch_size, (seed, epoch))
-            loss, accuracy = _train_epoch(model, train, train_labels, order, step, bar)
-            history.train_loss.append(loss)
-            history.train_accuracy.append(accuracy)
-            _validate(model, validation, validation_labels, history)
-            if not math.isfinite(loss + history.validation_loss[-1]):
-                raise DivergedError(f"{name}: the loss is not a number; lower --learning-rate")
-            bar.set_postfix_str(f"validation {history.validation_accuracy[-1]:.4f}")
-            if _is_best(history):
+            batches = _batches(train.source.lengths, batch_size, (seed, epoch))
+            trained = _train_epoch(model, train, batches, step, bar)
+            validated = model.evaluate(
+                predict_probabilities(model, validation.source), validation.labels
+            )
+            history.add(trained, validated)
+            history.shares.append(model.shares())
+            if not math.isfinite(trained.loss + validated.loss):
+                raise DivergedError(
+                    f"{progress.label}: the loss is NaN or infinite; lower --learning-rate"
+                )
+            bar.set_postfix_str(f"validation {validated.accuracy:.4f}")
+            if history.last_is_best():
                 history.best_epoch = epoch
                 best = {key: value.detach().clone() for key, value in model.state_dict().items()}
             elif epoch - history.best_epoch >= settings.train.patience:
@@ -85,67 +134,46 @@ def fit(
     return history
 
 
-def predict_probabilities(model: TextModel, source: Source) -> npt.NDArray[np.float32]:
-    """The probability of each class (texts, classes), in the order of the source."""
+def predict_probabilities(model: Head, source: Source) -> Probabilities:
+    """Return the probability of each class (texts, classes), in the order of the source."""
     model.eval()
-    result: npt.NDArray[np.float32] | None = None
     order = np.argsort(source.lengths, kind="stable")
+    parts = []
     with torch.inference_mode():
         for start in range(0, len(order), _EVALUATION_TEXTS):
-            indices = order[start : start + _EVALUATION_TEXTS]
-            probabilities = model(source.batch(indices)).softmax(dim=1).numpy()
-            if result is None:
-                result = np.empty((len(order), probabilities.shape[1]), dtype=np.float32)
-            result[indices] = probabilities
-    assert result is not None
+            batch = source.batch(order[start : start + _EVALUATION_TEXTS])
+            parts.append(model.decode(model(batch)))
+    joined = np.concatenate(parts)
+    result = np.empty_like(joined)
+    result[order] = joined
     return result
 
 
 def _train_epoch(
-    model: TextModel,
-    source: Source,
-    labels: Ids,
-    order: Iterable[Ids],
+    model: Head,
+    examples: Examples,
+    batches: Iterable[Ids],
     step: Callable[[Tensor], None],
     bar: Any,
-) -> tuple[float, float]:
-    """One pass over the texts; the mean loss (without the penalty) and the accuracy on the way."""
+) -> Evaluation:
+    """Train one epoch; return the mean loss, without the penalty, and the accuracy during it."""
     model.train()
-    loss_sum, right = 0.0, 0
-    for indices in order:
-        wanted = torch.from_numpy(labels[indices])
-        scores = model(source.batch(indices))
-        loss = F.cross_entropy(scores, wanted)
+    loss_sum, num_correct = 0.0, 0
+    for indices in batches:
+        targets = torch.from_numpy(examples.labels[indices])
+        outputs = model(examples.source.batch(indices))
+        loss = model.loss(outputs, targets)
         step(loss + model.regularization())
         loss_sum += loss.item() * len(indices)
-        right += int((scores.argmax(dim=1) == wanted).sum())
+        num_correct += model.count_correct(outputs, targets)
         bar.update()
-    return loss_sum / len(source), right / len(source)
+    num_texts = len(examples.source)
+    return Evaluation(loss_sum / num_texts, num_correct / num_texts)
 
 
-def _validate(model: TextModel, source: Source, labels: Ids, history: History) -> None:
-    probabilities = predict_probabilities(model, source)
-    chosen = probabilities[np.arange(len(labels)), labels]
-    history.validation_loss.append(float(-np.log(np.maximum(chosen, 1e-12)).mean()))
-    history.validation_accuracy.append(float((probabilities.argmax(axis=1) == labels).mean()))
-    history.shares.append(model.shares())
-
-
-def _is_best(history: History) -> bool:
-    """Whether the last epoch is; of equal accuracies the lower loss is the better one."""
-    figures = list(
-        zip(history.validation_accuracy, (-x for x in history.validation_loss), strict=True)
-    )
-    return all(figures[-1] > figure for figure in figures[:-1])
-
-
-def _stepper(model: TextModel, settings: Settings, steps: int) -> Callable[[Tensor], None]:
-    """What a loss does to the weights, `steps` times an epoch.
-
-    The head decays; the weights and gamma of a mix do not, and learn at a rate of their own.
-    """
-    weighted = [mix for mix in model.mixes.values() if isinstance(mix, WeightedMix)]
-    scalars = [p for mix in weighted for p in mix.parameters() if p.requires_grad]
+def _stepper(model: Head, settings: HeadTraining, steps: int) -> Callable[[Tensor], None]:
+    """Return a function that takes one optimizer step on a loss; an epoch has `steps` of them."""
+    scalars = model.mix_parameters()
     scalar_ids = {id(p) for p in scalars}
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in scalar_ids]
     groups = [
@@ -156,7 +184,7 @@ def _stepper(model: TextModel, settings: Settings, steps: int) -> Callable[[Tens
         [group for group in groups if group["params"]], lr=settings.learning_rate, fused=True
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, _falling(settings.epochs * steps, min(steps, _MAX_WARMUP_STEPS))
+        optimizer, _cosine_with_warmup(settings.epochs * steps, min(steps, _MAX_WARMUP_STEPS))
     )
 
     def step(loss: Tensor) -> None:
@@ -169,25 +197,27 @@ def _stepper(model: TextModel, settings: Settings, steps: int) -> Callable[[Tens
     return step
 
 
-def _falling(total: int, warmup: int) -> Callable[[int], float]:
-    def rate(step: int) -> float:
+def _cosine_with_warmup(total: int, warmup: int) -> Callable[[int], float]:
+    """Return the factor of the learning rate as a function of the step."""
+
+    def factor(step: int) -> float:
         if step < warmup:
             return (step + 1) / warmup
         return max(0.0, 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup))))
 
-    return rate
+    return factor
 
 
 def _batches(lengths: Ids, batch_size: int, seed: tuple[int, int]) -> Iterator[Ids]:
-    """All texts once, in random batches of like length."""
+    """Yield all texts once, in random batches of similar length."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(lengths))
     batches: list[Ids] = []
-    for start in range(0, len(order), _SORTED_BATCHES * batch_size):
-        pool = order[start : start + _SORTED_BATCHES * batch_size]
-        pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
-    if len(batches) > 1 and len(batches[-1]) == 1:  # one text has no variance to standardise by
+    for start in range(0, len(order), _BATCHES_SORTED_TOGETHER * batch_size):
+        group = order[start : start + _BATCHES_SORTED_TOGETHER * batch_size]
+        group = group[np.argsort(lengths[group], kind="stable")]
+        batches += [group[i : i + batch_size] for i in range(0, len(group), batch_size)]
+    if len(batches) > 1 and len(batches[-1]) == 1:  # batch statistics need two texts
         batches[-2:] = [np.concatenate(batches[-2:])]
     for i in rng.permutation(len(batches)):
         yield batches[i]

@@ -107,7 +107,7 @@ FAULTS = {
     ),
     "activation before the bias": Fault(
         "x = torch.relu(x) if",
-        "x = torch.relu(self._maxima(char_ids)) + torch.cat(list(self.filter_biases)) if",
+        "x = torch.relu(maxima) + torch.cat(list(self.filter_biases)) if",
         (TRACE, EMBEDDINGS),
     ),
     "accumulator from 0": Fault(
@@ -116,13 +116,13 @@ FAULTS = {
         (TRACE,),
     ),
     "cell not clipped": Fault(
-        "clips = (self.config.cell_clip or math.inf, ",
-        "clips = (math.inf, ",
+        "cell=self.config.cell_clip or math.inf,",
+        "cell=math.inf,",
         (TRACE, EMBEDDINGS),
     ),
     "projection not clipped": Fault(
-        "self.config.projection_clip or math.inf)",
-        "math.inf)",
+        "projection=self.config.projection_clip or math.inf,",
+        "projection=math.inf,",
         (TRACE, EMBEDDINGS),
     ),
     "state not carried": Fault(
@@ -182,7 +182,7 @@ def test_fails_for_a_wrong_model(name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 1, done.stdout + done.stderr
     for golden in fault.affected:
-        assert f"{golden}: NOT met" in done.stdout
+        assert f"{golden}: FAILED" in done.stdout
 
 
 def test_rejects_other_files(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
 from bilm.text.vocabulary import Vocabulary
 from bilm.training.config import load_config
 from bilm.training.run_directory import model_of_run
-from data_tools.reading.chunks import find_inputs, read_chunks, read_lines
+from data_tools.reading.chunks import find_inputs, read_chunks, texts_of
 from downstream.classifier import TextClassifier
 from downstream.features.store import open_store
 from downstream.features.word_vectors import WordVectors
@@ -61,7 +61,7 @@ def read_store(sandbox: Sandbox) -> None:
 def read_input(path: Path) -> None:
     """Read a text file as data_tools.build_corpus does."""
     for chunk in read_chunks(find_inputs([str(path)], None, "--input"), "text", "strict"):
-        read_lines(chunk, "text", "strict")
+        texts_of(chunk, "text", "strict")
 
 
 def classify(sandbox: Sandbox) -> None:

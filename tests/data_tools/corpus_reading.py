@@ -1,4 +1,4 @@
-"""What the tests of data_tools share: running a command, and reading a corpus back as words."""
+"""Run commands in tests, and read corpora as words or digests."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def run(module: str, *args: object) -> subprocess.CompletedProcess[str]:
-    """Run `python -m data_tools.<module>` as a user would."""
+    """Run `python -m data_tools.<module>` as a user does."""
     command = [sys.executable, "-m", f"data_tools.{module}", *map(str, args)]
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
 
 
 def sentences(corpus: Path, split: str = "train") -> list[list[str]]:
-    """All sentences of a split, as words, in their order on disk."""
+    """Return all sentences of a split as words, in their order on disk."""
     opened = Corpus.open(corpus)
     result = []
     for index in range(len(opened.blocks(split))):
@@ -33,7 +33,7 @@ def sentences(corpus: Path, split: str = "train") -> list[list[str]]:
 
 
 def digests(directory: Path) -> dict[str, str]:
-    """The sha256 of every file in `directory`, hidden ones and folders included."""
+    """Return the sha256 of every file below `directory`, including hidden files."""
     files = [path for path in sorted(directory.rglob("*")) if path.is_file()]
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()

@@ -14,7 +14,7 @@ from tests.data_tools.corpus_reading import run
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    # Lengths 1..100, each once; the word w1 in each, and a word of its own in each.
+    # One sentence of each length from 1 to 100: the word w1 repeated, and a unique word.
     lines = [" ".join(["w1"] * (n - 1) + [f"own{n}"]) for n in range(1, 101)]
     (tmp_path / "a.txt").write_text("\n".join(lines))
     args = ["--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "corpus"), "--workers"]
@@ -23,7 +23,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "corpus"
 
 
-def test_the_figures_are_right(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_exact_figures(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     inspect_corpus.main([str(corpus), "--json", "--verify", "--words", "4", "--samples", "3"])
     report = json.loads(capsys.readouterr().out)
@@ -45,16 +45,14 @@ def test_the_figures_are_right(corpus: Path, capsys: pytest.CaptureFixture[str])
     assert len(set(train["sample"])) == 3
 
 
-def test_the_tail_does_not_repeat_the_head(
-    corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tail_does_not_repeat_the_head(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     inspect_corpus.main([str(corpus), "--json", "--words", "3"])
     report = json.loads(capsys.readouterr().out)
     assert report["tail"] == [["w1", 4950]]
 
 
-def test_the_text_for_people(corpus: Path) -> None:
+def test_prints_text(corpus: Path) -> None:
     result = run("inspect_corpus", corpus, "--verify")
     assert result.returncode == 0, result.stderr
     assert "verified" in result.stderr
@@ -72,18 +70,18 @@ def test_verify_finds_a_flipped_bit(corpus: Path) -> None:
         inspect_corpus.main([str(corpus), "--verify"])
 
 
-def test_what_is_no_corpus(tmp_path: Path) -> None:
+def test_rejects_a_directory_without_corpus(tmp_path: Path) -> None:
     result = run("inspect_corpus", tmp_path)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
 
 
-def test_quantiles_match_a_spelt_out_list() -> None:
+def test_quantiles_equal_those_of_the_repeated_values() -> None:
     random = np.random.default_rng(0)
     values, weights = random.permutation(50), random.integers(0, 9, 50)
-    spelt_out = np.sort(np.repeat(values, weights))
-    found = quantiles(values, weights)
+    repeated = np.sort(np.repeat(values, weights))
+    result = quantiles(values, weights)
     for name, share in inspect_corpus.QUANTILES.items():
-        place = max(0, int(np.ceil(share * len(spelt_out))) - 1)
-        assert found[name] == spelt_out[place]
+        place = max(0, int(np.ceil(share * len(repeated))) - 1)
+        assert result[name] == repeated[place]
     assert quantiles(np.array([], int), np.array([], int)) == {}

@@ -1,4 +1,4 @@
-"""A tiny biLM, and texts whose class is decided by the order of two words alone."""
+"""A tiny biLM, and texts whose class depends only on the order of two words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tiny_bilm(seed: int = 0) -> PretrainedBiLm:
 
 
 def order_texts(count: int, seed: int) -> list[tuple[str, str]]:
-    """Pairs of label and text: `up` if First stands before second, else `down`."""
+    """Return pairs of label and text: `up` if First comes before second, else `down`."""
     rng = np.random.default_rng(seed)
     rows = []
     for i in range(count):

@@ -28,16 +28,21 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     write_vectors(directory / "vectors.txt")
     classify(
         [
-            *("--model", str(directory / "model"), "--train", str(directory / "train.csv")),
-            *("--test", str(directory / "test.csv"), "--output", str(directory / "report")),
-            *("--head", request.param, "--vectors", str(directory / "vectors.txt")),
-            *("--encoder-dim", "8", "--epochs", "4", "--learning-rate", "0.01"),
+            f"--model={directory / 'model'}",
+            f"--train={directory / 'train.csv'}",
+            f"--test={directory / 'test.csv'}",
+            f"--output={directory / 'report'}",
+            f"--vectors={directory / 'vectors.txt'}",
+            f"--head={request.param}",
+            "--encoder-dim=8",
+            "--epochs=4",
+            "--learning-rate=0.01",
         ]
     )
     return directory
 
 
-def test_it_scores_as_the_report_says(place: Path) -> None:
+def test_accuracy_equals_that_of_the_report(place: Path) -> None:
     classifier = TextClassifier.from_pretrained(place / "report")
     tree = json.loads((place / "report" / "results.json").read_text("utf-8"))
     predicted = classifier.predict([text for _, text in TEST])
@@ -46,7 +51,7 @@ def test_it_scores_as_the_report_says(place: Path) -> None:
     assert classifier.classes == ("down", "up")
 
 
-def test_probabilities(place: Path) -> None:
+def test_probabilities_do_not_depend_on_the_batch(place: Path) -> None:
     classifier = TextClassifier.from_pretrained(place / "report")
     texts = [text for _, text in TEST[:9]]
     together = classifier.predict_proba(texts)
@@ -60,7 +65,7 @@ def test_probabilities(place: Path) -> None:
         classifier.predict("a text")
 
 
-def test_command_writes_both_formats(place: Path) -> None:
+def test_predict_writes_both_formats(place: Path) -> None:
     common = ["--classifier", str(place / "report"), "--input", str(place / "test.csv")]
     predict([*common, "--output", str(place / "out.csv")])
     predict([*common, "--output", str(place / "out.jsonl")])
@@ -77,13 +82,13 @@ def test_command_writes_both_formats(place: Path) -> None:
         predict([*common, "--output", str(place / "out.csv"), "--text-columns", "body"])
 
 
-def test_a_model_that_moved_or_changed(place: Path, tmp_path: Path) -> None:
+def test_model_that_moved_or_changed(place: Path, tmp_path: Path) -> None:
     report = tmp_path / "report"
     shutil.copytree(place / "report", report)
     tree = json.loads((report / "classifier.json").read_text("utf-8"))
     tree["bilm"]["path"] = str(tmp_path / "gone")
     (report / "classifier.json").write_text(json.dumps(tree), "utf-8")
-    with pytest.raises(CheckpointError, match="say where it is"):
+    with pytest.raises(CheckpointError, match="pass its path"):
         TextClassifier.from_pretrained(report)
     assert TextClassifier.from_pretrained(report, model=place / "model").predict(["a"])
     tiny_bilm(seed=5).save_pretrained(tmp_path / "other")
@@ -94,7 +99,7 @@ def test_a_model_that_moved_or_changed(place: Path, tmp_path: Path) -> None:
         TextClassifier.from_pretrained(report, model=place / "model", vectors=other)
 
 
-def test_damaged_files(place: Path, tmp_path: Path) -> None:
+def test_rejects_damaged_files(place: Path, tmp_path: Path) -> None:
     report = tmp_path / "report"
     shutil.copytree(place / "report", report)
     head = report / "head.safetensors"
@@ -106,7 +111,7 @@ def test_damaged_files(place: Path, tmp_path: Path) -> None:
     tree = json.loads((report / "classifier.json").read_text("utf-8"))
     tree["classes"] = ["a", "b", "c"]
     (report / "classifier.json").write_text(json.dumps(tree), "utf-8")
-    with pytest.raises(CheckpointError, match=r"does not fit classifier\.json in head\.classify"):
+    with pytest.raises(CheckpointError, match=r"does not match classifier\.json: head\.classify"):
         TextClassifier.from_pretrained(report)
     (report / "classifier.json").write_text("{}", "utf-8")
     with pytest.raises(CheckpointError, match="is missing"):
@@ -128,13 +133,13 @@ def test_public_names_resolve() -> None:
         ({"num_layers": 10**9}, "num_layers is 1000000000"),
         ({"dim": 10**12}, "dim is 1000000000000"),
         ({"vector_dim": 1}, "vector_dim is 1, but"),
-        ({"mix_kind": "os.system"}, "'os.system' is no mix"),
+        ({"mix_kind": "os.system"}, "'os.system' is not a mix"),
         ({"seed": -1}, "seed: "),
         ({"max_words": 0}, "max_words: "),
         ({"vectors": {"path": "/dev/zero", "digest": ""}}, "/dev/zero: it is not a regular file"),
     ],
 )
-def test_a_description_is_not_believed(
+def test_rejects_wrong_description(
     place: Path, tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     report = tmp_path / "report"
@@ -145,11 +150,11 @@ def test_a_description_is_not_believed(
         TextClassifier.from_pretrained(report)
 
 
-def test_a_head_of_terabytes_is_not_allocated(place: Path, tmp_path: Path) -> None:
+def test_does_not_allocate_an_impossible_head(place: Path, tmp_path: Path) -> None:
     report = tmp_path / "report"
     shutil.copytree(place / "report", report)
     tree = json.loads((report / "classifier.json").read_text("utf-8"))
-    for width, message in ((1 << 40, "does not fit"), (1 << 62, "no such head")):
+    for width, message in ((1 << 40, "does not match"), (1 << 62, "impossible head")):
         tree["head"]["hidden_dim"] = width
         (report / "classifier.json").write_text(json.dumps(tree), "utf-8")
         with pytest.raises(CheckpointError, match=message):

@@ -27,7 +27,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model, texts and vectors; representations are kept here from test to test."""
+    """Write a tiny model, texts and vectors; the tests share the cached representations."""
     directory = tmp_path_factory.mktemp("task")
     tiny_bilm().save_pretrained(directory / "model")
     write_csv(directory / "train.csv", order_texts(300, 1))
@@ -39,8 +39,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def flags(place: Path, output: str, *more: str) -> list[str]:
     return [
-        *("--model", str(place / "model"), "--train", str(place / "train.csv")),
-        *("--test", str(place / "test.csv"), "--output", str(place / output)),
+        f"--model={place / 'model'}",
+        f"--train={place / 'train.csv'}",
+        f"--test={place / 'test.csv'}",
+        f"--output={place / output}",
         *more,
     ]
 
@@ -50,9 +52,7 @@ def results(place: Path, output: str) -> dict[str, Any]:
     return tree
 
 
-def test_the_order_of_words_decides_and_a_recurrent_head_sees_it(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_recurrent_head_learns_word_order(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     more = ["--head", "bilstm", "--encoder-dim", "16", "--learning-rate", "0.02"]
     more += ["--epochs", "15", "--batch-size", "16"]
     main(flags(place, "bilstm", *more, "--mix", "trainable,none", *vectors(place), "--seeds", "2"))
@@ -67,7 +67,7 @@ def test_the_order_of_words_decides_and_a_recurrent_head_sees_it(
     assert "best by validation" in printed
 
 
-def test_mean_pooled_words_alone_cannot_see_it_and_context_can(place: Path) -> None:
+def test_mean_pooling_learns_word_order_only_with_context(place: Path) -> None:
     more = ["--head", "mean", "--mix", "layer:0,top,learned", "--learning-rate", "0.01"]
     more += ["--epochs", "60", "--patience", "60", "--batch-size", "32"]
     main(flags(place, "mean", *more, "--validation", str(place / "validation.csv")))
@@ -91,7 +91,7 @@ def vectors(place: Path) -> list[str]:
         ["--head", "gru", "--elmo-at", "both", "--encoder-dim", "4"],
     ],
 )
-def test_all_shapes_give_a_whole_report(place: Path, more: list[str]) -> None:
+def test_report_is_complete_for_all_heads(place: Path, more: list[str]) -> None:
     main(flags(place, "shapes", *more, *vectors(place), "--epochs", "2", "--overwrite"))
     assert {path.name for path in (place / "shapes").iterdir()} == FILES
     page = (place / "shapes" / "report.md").read_text("utf-8")
@@ -104,7 +104,7 @@ def test_all_shapes_give_a_whole_report(place: Path, more: list[str]) -> None:
     assert outcome["scores"]["test"]["accuracy"] == pytest.approx(right / 200)
 
 
-def test_same_settings_same_figures(place: Path) -> None:
+def test_same_settings_give_the_same_results(place: Path) -> None:
     more = ["--head", "attention", "--epochs", "3"]
     main(flags(place, "one", *more))
     main(flags(place, "two", *more))
@@ -122,16 +122,16 @@ def test_same_settings_same_figures(place: Path) -> None:
         (["--mix", "layer:3"], "the model has 3 layers"),
         (["--mix", "frozen", "--mix-weights", "1,2"], "has 2 numbers"),
         (["--model", "nowhere"], "nowhere is neither a run"),
-        (["--train", "nowhere.csv"], "there is no file nowhere.csv"),
+        (["--train", "nowhere.csv"], "cannot read nowhere.csv: No such file"),
     ],
 )
-def test_mistakes(place: Path, more: list[str], message: str) -> None:
+def test_rejects_wrong_settings(place: Path, more: list[str], message: str) -> None:
     with pytest.raises(BilmError, match=message):
         main([*flags(place, "mistake"), *more])
     assert not (place / "mistake").exists()
 
 
-def test_labels_only_in_test_one_class_and_empty_text(place: Path) -> None:
+def test_rejects_wrong_texts(place: Path) -> None:
     odd = write_csv(place / "odd.csv", [("up", "a b"), ("sideways", "c")])
     with pytest.raises(BilmError, match=r"odd.csv has labels .* 'sideways'"):
         main([*flags(place, "mistake"), "--test", str(odd)])
@@ -143,24 +143,26 @@ def test_labels_only_in_test_one_class_and_empty_text(place: Path) -> None:
         main([*flags(place, "mistake"), "--test", str(empty)])
 
 
-def test_an_existing_place_is_kept(place: Path) -> None:
+def test_existing_directory_is_kept(place: Path) -> None:
     (place / "mine").mkdir()
     (place / "mine" / "notes.txt").write_text("keep", "utf-8")
-    with pytest.raises(CheckpointError, match="pass --overwrite"):
+    with pytest.raises(CheckpointError, match="already exists"):
         main(flags(place, "mine"))
     with pytest.raises(CheckpointError, match="is not a bilm-report directory"):
         main(flags(place, "mine", "--overwrite"))
     assert (place / "mine" / "notes.txt").read_text("utf-8") == "keep"
 
 
-def test_a_cache_of_another_model_exits_with_2(place: Path, tmp_path: Path) -> None:
+def test_cache_of_another_model_exits_with_2(place: Path, tmp_path: Path) -> None:
     main(flags(place, "cached", "--cache", str(tmp_path), "--epochs", "1"))
     (store, *_) = [path for path in tmp_path.iterdir() if path.name.startswith("pooled")]
     tree = json.loads((store / "store.json").read_text("utf-8"))
     (store / "store.json").write_text(json.dumps({**tree, "model": "f" * 64}), "utf-8")
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "downstream.classify"),
+            sys.executable,
+            "-m",
+            "downstream.classify",
             *flags(place, "again", "--cache", str(tmp_path)),
         ],
         capture_output=True,
@@ -168,6 +170,6 @@ def test_a_cache_of_another_model_exits_with_2(place: Path, tmp_path: Path) -> N
         cwd=ROOT,
     )
     assert done.returncode == 2
-    assert "made by another model" in done.stderr
+    assert "made with a different model" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (place / "again").exists()

@@ -20,7 +20,7 @@ from experiments.prepare_texts import NEEDED, check_data, clean, prepare
         ("  spaces\tand\nlines ", "spaces and lines"),
     ],
 )
-def test_what_is_left_of_web_pages_goes(raw: str, cleaned: str) -> None:
+def test_removes_remains_of_html(raw: str, cleaned: str) -> None:
     assert clean(raw) == cleaned
 
 
@@ -30,7 +30,7 @@ def _gz(path: Path, text: str) -> None:
         file.write(text)
 
 
-def test_no_test_text_reaches_a_language_model(tmp_path: Path) -> None:
+def test_keeps_test_texts_out_of_language_model_texts(tmp_path: Path) -> None:
     data, output = tmp_path / "data", tmp_path / "texts"
     _gz(data / "ag_news/train.csv.gz", '"3","Title","Described #39;here"\n"1","","Only this"\n')
     _gz(data / "ag_news/test.csv.gz", '"2","Secret","of the test"\n')
@@ -52,7 +52,7 @@ def test_no_test_text_reaches_a_language_model(tmp_path: Path) -> None:
         assert list(csv.reader(file))[1:] == [["4", "a stirring , funny film"], ["0", "no"]]
 
 
-def test_missing_files_are_all_named(tmp_path: Path) -> None:
+def test_names_all_missing_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         check_data(tmp_path)
     assert all(name in str(caught.value) for name in NEEDED)

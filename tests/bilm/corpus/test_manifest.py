@@ -141,7 +141,7 @@ def test_unusual_values_raise_only_corpus_errors(corpus: Corpus) -> None:
         ("[" * 100_000, "nested too deeply"),
         ('{"format": "bilm-corpus", "version": ' + "9" * 5000 + "}", "corpus.json: "),
         ('{"format": "bilm-corpus", "version": NaN}', "is NaN, which is not a finite number"),
-        ('{"format": "bilm-corpus", "format": "bilm-corpus"}', "twice"),
+        ('{"format": "bilm-corpus", "format": "bilm-corpus"}', "duplicated"),
     ],
 )
 def test_rejects_other_json(corpus: Corpus, text: str, message: str) -> None:

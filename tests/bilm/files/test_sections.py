@@ -5,21 +5,34 @@ from typing import Any
 import pytest
 
 from bilm.errors import ConfigError
-from bilm.files.sections import Section, parse_section
+from bilm.files.sections import Name, PositiveInt, Section, Share, parse_section
 
 
-class Name(Section):
-    name: str
+class Example(Section):
+    name: Name = "x"
+    count: PositiveInt = 1
+    share: Share = 0.5
 
 
-def test_a_tree_that_is_too_deep_is_an_error_of_ours() -> None:
+def test_rejects_deeply_nested_trees() -> None:
     tree: dict[str, Any] = {}
     for _ in range(5000):
         tree = {"name": tree}
     with pytest.raises(ConfigError, match="x is nested too deeply"):
-        parse_section(Name, tree, "x")
+        parse_section(Example, tree, "x")
 
 
-def test_half_a_surrogate_pair_is_an_error_of_ours() -> None:
-    with pytest.raises(ConfigError, match="it cannot be read: Invalid JSON"):
-        parse_section(Name, {"name": "\ud800"}, "x")
+def test_rejects_unpaired_surrogates() -> None:
+    with pytest.raises(ConfigError, match="invalid text: Invalid JSON"):
+        parse_section(Example, {"name": "\ud800"}, "x")
+
+
+def test_reports_all_errors_of_the_common_field_types() -> None:
+    tree = {"name": "", "count": 0, "share": 1.0, "nmae": 1}
+    with pytest.raises(ConfigError) as caught:
+        parse_section(Example, tree, "x")
+    message = str(caught.value)
+    assert message.startswith("x: 4 errors")
+    for part in ("name: string should have at least 1 character", "count: input should be greater",
+                 "share: input should be less than 1", "did you mean 'name'?"):  # fmt: skip
+        assert part in message

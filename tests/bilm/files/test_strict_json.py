@@ -9,7 +9,7 @@ from bilm.errors import ConfigError
 from bilm.files.strict_json import MAX_JSON_BYTES, parse_json, read_json
 
 
-def test_a_pipe_and_too_large_a_file_are_refused_unread(tmp_path: Path) -> None:
+def test_rejects_pipes_and_large_files_unread(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="pipe: it is not a regular file"):
         read_json(tmp_path / "pipe", ConfigError)
@@ -19,7 +19,22 @@ def test_a_pipe_and_too_large_a_file_are_refused_unread(tmp_path: Path) -> None:
         read_json(tmp_path / "large", ConfigError)
 
 
-def test_the_key_before_an_error_is_looked_for_nearby() -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1, "a": 2}', "it: the key 'a' is duplicated"),
+        ('{"a": NaN}', "the value of 'a' is NaN, which is not a finite number"),
+        ('{"a": [1, 1e999]}', "the value of 'a' is 1e999"),
+        ("1" * 40, "is 1111111111... of 40 digits"),
+        ("[" * 100_000, "it is nested too deeply"),
+    ],
+)
+def test_rejects_what_json_load_accepts(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_json(text, "it", ConfigError)
+
+
+def test_names_a_nearby_key_before_a_syntax_error() -> None:
     with pytest.raises(ConfigError, match=r"after the key 'near'$"):
         parse_json('{"far": 1, ' + " " * 5000 + '"near": x}', "it", ConfigError)
     with pytest.raises(ConfigError, match=r"column 5012$"):

@@ -72,7 +72,7 @@ def test_files_are_reproducible(tmp_path: Path) -> None:
 
 def test_rejects_existing_directory_unless_overwrite(tmp_path: Path) -> None:
     pretrained_of().save_pretrained(tmp_path / "model")
-    with pytest.raises(CheckpointError, match="exists already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         pretrained_of().save_pretrained(tmp_path / "model")
     pretrained_of(bidirectional=False).save_pretrained(tmp_path / "model", overwrite=True)
     assert not PretrainedBiLm.from_pretrained(tmp_path / "model").model.config.bidirectional

@@ -39,7 +39,7 @@ def test_261_and_262_characters_are_the_same_model(tmp_path: Path) -> None:
         (lambda o: o.pop("lstm"), "lstm: is missing"),
         (lambda o: o["lstm"].update(dimm=3), "lstm.dimm.*did you mean 'dim'"),
         (lambda o: o["lstm"].update(dim="64"), "lstm.dim"),
-        (lambda o: o["lstm"].update(dim=8), "projection_dim is 16, above dim 8"),
+        (lambda o: o["lstm"].update(dim=8), "projection_dim is 16; it must be below dim"),
         (lambda o: o["lstm"].update(cell_clip=-1), "lstm.cell_clip"),
         (lambda o: o.update(n_tokens_vocab=-5), "n_tokens_vocab"),
         (lambda o: o["lstm"].update(n_layers=10**9), "num_layers"),

@@ -9,7 +9,7 @@ from bilm.errors import CorpusError
 from data_tools.building.counting import FinalOrder, TypeCounter, rank_correlation
 
 
-def test_counts_add_up_over_many_types() -> None:
+def test_adds_counts_of_many_types() -> None:
     random = np.random.default_rng(0)
     counter, expected = TypeCounter(), Counter[str]()
     seen: dict[str, int] = {}
@@ -20,7 +20,7 @@ def test_counts_add_up_over_many_types() -> None:
         expected.update(dict(zip(words, counts.tolist(), strict=True)))
         for word, provisional in zip(words, ids.tolist(), strict=True):
             assert seen.setdefault(word, provisional) == provisional
-    assert len(counter) > 1 << 16  # so the array of counts has grown
+    assert len(counter) > 1 << 16  # the array of counts has grown
     assert counter.types == list(seen)
     assert dict(zip(counter.types, counter.counts.tolist(), strict=True)) == dict(expected)
 

@@ -29,8 +29,8 @@ def fail_at(number: int) -> Callable[[int], int]:
     return fail
 
 
-def die_in_mid_result(number: int) -> Callable[[int], bytes]:
-    """A worker that is killed while a large result is on its way."""
+def die_while_sending(number: int) -> Callable[[int], bytes]:
+    """Return a function that kills its process while it sends a large result."""
 
     def answer(item: int) -> bytes:
         if item == number:
@@ -44,34 +44,34 @@ def die_in_mid_result(number: int) -> Callable[[int], bytes]:
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 @pytest.mark.parametrize("count", [0, 1, 17])
-def test_results_come_in_order(workers: int, count: int) -> None:
-    found = list(ordered_map(slow_square, 0.01, range(count), workers))
-    assert found == [i * i for i in range(count)]
+def test_results_are_in_order(workers: int, count: int) -> None:
+    results = list(ordered_map(slow_square, 0.01, range(count), workers))
+    assert results == [i * i for i in range(count)]
 
 
-def test_an_error_is_raised_at_its_item() -> None:
+def test_raises_an_error_at_its_item() -> None:
     results = ordered_map(fail_at, 4, range(10), 2)
     assert [next(results) for _ in range(4)] == [0, 1, 2, 3]
     with pytest.raises(CorpusError, match="item 4 is bad"):
         next(results)
 
 
-def test_a_worker_killed_in_mid_result_is_noticed() -> None:
-    found: list[bytes] = []
+def test_notices_a_worker_killed_while_sending() -> None:
+    received: list[bytes] = []
 
     def read() -> None:
-        for result in ordered_map(die_in_mid_result, 3, range(10), 2):
-            found.append(result)
-            if len(found) == 3:
-                time.sleep(1.0)  # it is killed while we do not read: half a result is in the pipe
+        for result in ordered_map(die_while_sending, 3, range(10), 2):
+            received.append(result)
+            if len(received) == 3:
+                time.sleep(1.0)  # not reading, so that a part of the result is in the pipe
 
     with pytest.raises(CorpusError, match="a worker process died"):
         read()
-    # A worker that dies early is seen when it is to get its next item: one result before.
-    assert found in ([b""] * 2, [b""] * 3)
+    # If the worker dies early, sending its next item fails, one result earlier.
+    assert received in ([b""] * 2, [b""] * 3)
 
 
-def test_leaving_early_ends_the_workers() -> None:
+def test_closing_early_ends_the_workers() -> None:
     results = ordered_map(slow_square, 0.0, iter(range(10**9)), 2)
     assert next(results) == 0
     assert multiprocessing.active_children()

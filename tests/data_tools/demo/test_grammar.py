@@ -16,7 +16,7 @@ from tests.data_tools.corpus_reading import digests, run
 
 
 @pytest.mark.parametrize("max_words", [1, 2])
-def test_brute_force_agrees_with_the_closed_form(max_words: int) -> None:
+def test_closed_form_equals_brute_force(max_words: int) -> None:
     grammar = demo_grammar(max_words)
     surfaces: collections.Counter[tuple[str, ...]] = collections.Counter()
     entropy = expected_words = total = 0.0
@@ -33,14 +33,14 @@ def test_brute_force_agrees_with_the_closed_form(max_words: int) -> None:
     assert grammar.find_ambiguity() is None
 
 
-def test_the_whole_grammar_is_unambiguous() -> None:
+def test_demo_grammar_is_unambiguous() -> None:
     assert demo_grammar().find_ambiguity() is None
 
 
 @pytest.mark.parametrize(
     ("templates", "shared"),
     [
-        # Two topics that share one sentence.
+        # Two topics have a sentence in common.
         (
             [
                 Template("x", 0.5, ({"a": 1.0}, {"b": 0.5, "c": 0.5})),
@@ -48,12 +48,12 @@ def test_the_whole_grammar_is_unambiguous() -> None:
             ],
             ("a", "c"),
         ),
-        # One template in which a word may fill either of two slots.
+        # A word can fill either of two slots of a template.
         ([Template("x", 1.0, ({"": 0.5, "a": 0.5}, {"": 0.5, "a": 0.5}))], ("a",)),
         ([Template("x", 1.0, ({"": 0.5, "a": 0.5}, {"a": 0.5, "b": 0.5}))], None),
     ],
 )
-def test_find_ambiguity(templates: list[Template], shared: tuple[str, ...] | None) -> None:
+def test_finds_ambiguity(templates: list[Template], shared: tuple[str, ...] | None) -> None:
     grammar = Grammar(templates)
     assert grammar.find_ambiguity() == shared
     surfaces = collections.Counter(sentence.words for sentence in grammar.enumerate())
@@ -68,21 +68,21 @@ def test_samples_have_the_stated_probability_and_topic() -> None:
         assert math.log(probability) == pytest.approx(sentence.log_probability, rel=1e-12)
 
 
-def test_the_sample_mean_nears_the_entropy() -> None:
+def test_sample_mean_approaches_the_entropy() -> None:
     grammar = demo_grammar()
     surprises = [-s.log_probability for s in grammar.sample(20_000, np.random.default_rng(2))]
     error = abs(np.mean(surprises) - grammar.entropy)
     assert error < 4 * np.std(surprises) / math.sqrt(len(surprises))
 
 
-def test_the_demo_is_as_hard_as_meant() -> None:
+def test_demo_has_the_intended_difficulty() -> None:
     grammar = demo_grammar()
     assert 8 < grammar.limit_perplexity < 20
     assert 300 < len(grammar.vocabulary) < 1000
     assert len(grammar.topics) == 4
 
 
-def test_a_contrast_sentence_and_its_reverse_have_different_topics() -> None:
+def test_contrast_sentence_and_its_reverse_have_different_topics() -> None:
     grammar = demo_grammar()
     for (first, second), verbs in CONTRASTS.items():
         forward = ["the", "banks", verbs[0], "the", "bats"]
@@ -91,7 +91,7 @@ def test_a_contrast_sentence_and_its_reverse_have_different_topics() -> None:
         assert [topic for topic, _ in grammar.derivations(backward)] == [second]
 
 
-def test_generate_is_a_function_of_its_seed(tmp_path: Path) -> None:
+def test_generate_depends_on_the_seed(tmp_path: Path) -> None:
     facts = generate(tmp_path / "a", 3, 500, overwrite=False)
     generate(tmp_path / "b", 3, 500, overwrite=False)
     generate(tmp_path / "c", 4, 500, overwrite=False)
@@ -110,7 +110,7 @@ def test_generate_is_a_function_of_its_seed(tmp_path: Path) -> None:
     assert all(grammar.derivations(r["text"].split())[0][0] == r["label"] for r in rows[:100])
 
 
-def test_the_command_refuses_what_is_not_its_own(tmp_path: Path) -> None:
+def test_command_replaces_only_a_demo_text(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     for flags in ([], ["--overwrite"]):
         result = run("generate_demo", "--output", tmp_path, "--sentences", 10, *flags)

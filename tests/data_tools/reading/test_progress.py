@@ -7,7 +7,7 @@ import pytest
 from data_tools.reading import progress
 
 
-def test_plain_lines_say_how_far_how_fast_and_how_long(
+def test_plain_lines_report_share_speed_and_remaining_time(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
@@ -23,7 +23,7 @@ def test_plain_lines_say_how_far_how_fast_and_how_long(
     ]
 
 
-def test_a_bar_on_a_terminal(
+def test_shows_a_bar_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)

@@ -37,12 +37,12 @@ from data_tools.reading.sentences import split_sentences
         (" \n\t ", []),
     ],
 )
-def test_splits(document: str, expected: list[str]) -> None:
+def test_splits_sentences(document: str, expected: list[str]) -> None:
     assert split_sentences(document) == expected
 
 
 @given(st.text(st.sampled_from("aB.!?…。 \n\t\"')5"), max_size=60))
-def test_loses_nothing_but_white_space(document: str) -> None:
+def test_drops_only_white_space(document: str) -> None:
     parts = split_sentences(document)
     assert "".join("".join(parts).split()) == "".join(document.split())
     assert all(part and part == part.strip() for part in parts)

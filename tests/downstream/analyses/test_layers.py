@@ -70,7 +70,7 @@ def test_table_and_page() -> None:
     ("more", "message"),
     [
         (["--head", "sum"], "head"),
-        (["--finetune"], "--finetune is for downstream.classify"),
+        (["--finetune"], "--finetune is supported only by downstream.classify"),
     ],
 )
 def test_rejects_mistakes(place: Path, more: list[str], message: str) -> None:

@@ -67,7 +67,7 @@ def test_labelled_text_measures_the_share_of_the_same_label(place: Path) -> None
         (["--neighbours", "0"], "--neighbours is 0"),
         (["--word", "zebra"], "has 0 sentence"),
         (["--query", "no such"], "does not contain the word 'bank'"),
-        (["--text", "nowhere.txt"], "there is no file nowhere.txt"),
+        (["--text", "nowhere.txt"], "cannot read nowhere.txt: No such file"),
     ],
 )
 def test_rejects_mistakes(place: Path, more: list[str], message: str) -> None:

@@ -73,7 +73,7 @@ def test_lstm_layers_use_context_and_layer_0_does_not(
         (["--strength", "-1"], "--strength is -1"),
         (["--strength", "nan"], "--strength is nan"),
         (["--tags", "xpos"], "has only one value of xpos, '_'"),
-        (["--train", "nowhere.conllu"], "there is no file"),
+        (["--train", "nowhere.conllu"], "cannot read nowhere.conllu: No such file"),
     ],
 )
 def test_rejects_mistakes(place: Path, more: list[str], message: str) -> None:

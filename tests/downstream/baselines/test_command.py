@@ -49,7 +49,7 @@ def test_runs_all_baselines_on_the_split_of_classify(
             train=TrainingSettings(seed=3),
         )
     )
-    assert tree["texts"] == {split: len(labels) for split, labels in task.labels.items()}
+    assert tree["texts"] == {name: len(split) for name, split in task.splits.items()}
     assert tree["texts"] == {"train": 162, "test": 90, "validation": 18}
     page = (place / "all" / "report.md").read_text("utf-8")
     printed = capsys.readouterr().out
@@ -74,7 +74,7 @@ def test_runs_without_model_and_vectors(place: Path) -> None:
     main(flags(place, "some", "--which", "majority,tfidf"))
     tree = results(place, "some")
     assert [baseline["name"] for baseline in tree["baselines"]] == ["majority", "tfidf"]
-    assert tree["settings"]["model"] == "-"
+    assert tree["settings"]["model"] is None
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,10 @@ def test_runs_without_model_and_vectors(place: Path) -> None:
         (["--which", "untrained"], "needs --model DIR"),
         (["--which", "tfidf", "--text-columns", "body"], "no column 'body'"),
         (["--model", "nowhere"], "--model is nowhere, which does not exist"),
-        (["--model", "nowhere", "--finetune"], "--finetune is for downstream.classify"),
+        (
+            ["--model", "nowhere", "--finetune"],
+            "--finetune is supported only by downstream.classify",
+        ),
     ],
 )
 def test_rejects_mistakes(place: Path, more: list[str], message: str) -> None:

@@ -11,8 +11,8 @@ from downstream.baselines.comparison import (
     baselines_table,
     chosen_names,
 )
-from downstream.settings.sections import DataSettings, Settings
-from downstream.tasks.classification import Task
+from downstream.settings.sections import BaselineSettings, DataSettings, HeadSettings
+from downstream.tasks.classification import Split, Task
 from downstream.tasks.scores import score
 
 LABELS = np.array([0, 1, 1, 0])
@@ -25,9 +25,15 @@ def baseline(name: str, num_wrong: int) -> Baseline:
     return Baseline(name, TITLES[name], {"C": 4.0}, scores, cpu_seconds=12.4)
 
 
+def settings(model: str | None = None, vectors: str | None = None) -> BaselineSettings:
+    data = DataSettings(train="train.csv", test="test.csv")
+    head = HeadSettings(vectors=vectors)
+    return BaselineSettings(model=model, output="output", data=data, head=head)
+
+
 def test_chooses_all_that_can_run_by_default() -> None:
-    assert chosen_names(None, has_vectors=True, has_model=True) == NAMES
-    assert chosen_names(None, has_vectors=False, has_model=False) == (
+    assert chosen_names(None, settings(model="model", vectors="vectors.txt")) == NAMES
+    assert chosen_names(None, settings()) == (
         "majority",
         "tfidf",
         "svm",
@@ -37,7 +43,7 @@ def test_chooses_all_that_can_run_by_default() -> None:
 
 
 def test_chosen_names_have_a_fixed_order() -> None:
-    assert chosen_names("svd, tfidf", has_vectors=False, has_model=False) == ("tfidf", "svd")
+    assert chosen_names("svd, tfidf", settings()) == ("tfidf", "svd")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,7 @@ def test_chosen_names_have_a_fixed_order() -> None:
 )
 def test_rejects_names_that_cannot_run(which: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        chosen_names(which, has_vectors=False, has_model=False)
+        chosen_names(which, settings())
 
 
 def test_table_and_page() -> None:
@@ -60,10 +66,9 @@ def test_table_and_page() -> None:
     cells = [cell.strip() for cell in first.strip("|").split("|")]
     assert cells == [TITLES["tfidf"], "100.00", "100.00", "100.00", "C 4.0", "12"]
     assert "| 75.00 " in second
-    data = DataSettings(train="train.csv", test="test.csv")
-    settings = Settings(model="model", output="output", data=data)
-    task = Task({}, ("a", "b"), {}, {"train": LABELS, "validation": LABELS, "test": LABELS})
-    page = baselines_page(Comparison(settings, task, baselines))
+    split = Split("train", np.arange(4), LABELS)
+    task = Task({}, ("a", "b"), dict.fromkeys(("train", "validation", "test"), split))
+    page = baselines_page(Comparison(settings(), task, baselines))
     assert page.paragraphs[-1] == table
     assert "4 train, 4 validation, 4 test texts" in page.paragraphs[1]
     assert list(page.figures) == ["settings", "classes", "texts", "baselines", "peak_memory_gib"]

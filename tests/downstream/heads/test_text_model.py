@@ -5,10 +5,17 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from downstream.features.batches import Batch, pooled_batch, poolings_of, word_batch
-from downstream.features.texts_to_layers import pool
-from downstream.heads.layers import masked_max, masked_mean, reversed_places
+from downstream.features.batches import (
+    Batch,
+    FeatureShape,
+    pool_vectors,
+    pooled_batch,
+    word_batch,
+)
+from downstream.features.texts_to_layers import pool_words, poolings_of
+from downstream.heads.layers import masked_mean
 from downstream.heads.text_model import TextModel
+from downstream.settings.mix_kinds import MixKind
 from downstream.settings.sections import HeadSettings, MixSettings
 
 RNG = np.random.default_rng(0)
@@ -21,25 +28,23 @@ def model(head: str, mix: str = "trainable", vector_dim: int = 4, **changes: obj
     settings = HeadSettings.model_validate(
         {"kind": head, "vectors": "some", "encoder_dim": 5, **changes}
     )
-    return TextModel(
-        mix, MixSettings(), settings, num_layers=3, dim=6, vector_dim=vector_dim, num_classes=3
-    ).eval()
+    shape = FeatureShape(3, 6, vector_dim, num_poolings=len(poolings_of(head)))
+    return TextModel(MixKind.parse(mix), MixSettings(), settings, shape, num_classes=3).eval()
 
 
 def batch_for(head: str, indices: list[int], vectors: bool = True) -> Batch:
     texts, beside = [TEXTS[i] for i in indices], [VECTORS[i] for i in indices]
     if head in ("attention", "bilstm", "gru"):
         return word_batch(texts, beside if vectors else None)
-    pooled = np.stack([np.stack([v.mean(axis=0), v.max(axis=0)]) for v in beside])
-    layers = np.stack([pool(text) for text in texts])
-    return pooled_batch(layers, pooled if vectors else None, poolings_of(head))
+    layers = np.stack([pool_words(text) for text in texts])
+    return pooled_batch(layers, pool_vectors(beside) if vectors else None, poolings_of(head))
 
 
 HEADS = ("mean", "max", "mean_max", "attention", "bilstm", "gru")
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_a_text_scores_the_same_whatever_stands_beside_it(head: str) -> None:
+def test_scores_do_not_depend_on_the_batch(head: str) -> None:
     net = model(head, hidden_dim=8)
     together = net(batch_for(head, [0, 1, 2, 3]))
     assert together.shape == (4, 3)
@@ -49,19 +54,19 @@ def test_a_text_scores_the_same_whatever_stands_beside_it(head: str) -> None:
 
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("mix", ["trainable", "learned", "none"])
-def test_everything_that_can_learn_gets_a_gradient(head: str, mix: str) -> None:
+def test_every_parameter_gets_a_gradient(head: str, mix: str) -> None:
     net = model(head, mix).train()
     loss = F.cross_entropy(net(batch_for(head, [0, 1, 2, 3])), torch.tensor([0, 1, 2, 0]))
     (loss + net.regularization()).backward()
     for name, parameter in net.named_parameters():
         assert parameter.grad is not None, name
-        if name != "head.attend.bias":  # adds the same to every word, so that it changes nothing
+        if name != "head.attend.bias":  # adds the same to every word, which has no effect
             assert parameter.grad.abs().sum() > 0, name
 
 
 @pytest.mark.parametrize("place", ["input", "output", "both"])
 @pytest.mark.parametrize("head", ["bilstm", "gru"])
-def test_where_elmo_enters(head: str, place: str) -> None:
+def test_mix_enters_at_the_chosen_place(head: str, place: str) -> None:
     net = model(head, elmo_at=place)
     assert set(net.shares()) == {"input", "output"} if place == "both" else {place}
     for direction in ("rightward", "leftward"):
@@ -74,7 +79,7 @@ def test_where_elmo_enters(head: str, place: str) -> None:
         assert weights[0] is not weights[1]
 
 
-def test_the_mean_of_the_mix_is_the_mix_of_means() -> None:
+def test_mean_of_the_mix_equals_mix_of_the_means() -> None:
     net = model("mean", mix="trainable", vector_dim=0, vectors=None)
     mix = net.mixes["input"]
     next(p for p in mix.parameters() if p.shape == (3,)).data = torch.tensor([0.5, -1.0, 2.0])
@@ -85,28 +90,11 @@ def test_the_mean_of_the_mix_is_the_mix_of_means() -> None:
     torch.testing.assert_close(mix(pooled.layers, None).squeeze(1), mixed_then_pooled)
 
 
-def test_a_text_is_turned_round_without_its_padding() -> None:
-    mask = torch.tensor([[True, True, True, False], [True, False, False, False]])
-    assert reversed_places(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
-
-
-def test_pooling_leaves_padding_out() -> None:
-    words = torch.tensor([[[-1.0, -2.0], [-3.0, -1.0], [9.0, 9.0]]])
-    mask = torch.tensor([[True, True, False]])
-    assert masked_max(words, mask).tolist() == [[-1.0, -1.0]]
-    assert masked_mean(words, mask).tolist() == [[-2.0, -1.5]]
-
-
-def test_word_batches_are_padded_with_zeros() -> None:
-    batch = word_batch(TEXTS[:2], VECTORS[:2])
-    assert batch.layers.shape == (3, 2, 5, 6)
-    assert batch.vectors is not None
-    assert batch.mask is not None
-    np.testing.assert_array_equal(batch.layers[:, 1, :2].permute(1, 0, 2).numpy(), TEXTS[1])
-    assert batch.layers[:, 1, 2:].abs().max() == 0
-    np.testing.assert_array_equal(batch.vectors[0].numpy(), VECTORS[0])
-    assert batch.mask.sum(dim=1).tolist() == [5, 2]
-
-
-def test_which_poolings() -> None:
-    assert [poolings_of(head) for head in ("mean", "max", "mean_max")] == [[0], [1], [0, 1]]
+def test_evaluation_compares_probabilities_with_labels() -> None:
+    net = model("mean")
+    scores = torch.tensor([[2.0, 0.0, 0.0], [0.0, 3.0, 0.0]])
+    labels = torch.tensor([0, 2])
+    evaluation = net.evaluate(net.decode(scores), labels.numpy())
+    assert evaluation.accuracy == 0.5
+    assert evaluation.loss == pytest.approx(net.loss(scores, labels).item())
+    assert net.count_correct(scores, labels) == 1

@@ -20,7 +20,7 @@ def outcome(seed: int, mix: str, shares: dict[str, list[float]], num_wrong: int)
 
 
 def test_summary_has_the_mean_share_of_every_place() -> None:
-    task = Task({}, ("a", "b"), {}, {})
+    task = Task({}, ("a", "b"), {})
     both = [
         outcome(1, "trainable", {"input": [0.2, 0.8], "output": [0.5, 0.5]}, 0),
         outcome(2, "trainable", {"input": [0.4, 0.6], "output": [0.7, 0.3]}, 2),

@@ -1,100 +1,59 @@
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from bilm.errors import ConfigError
-from downstream.settings.flags import add_flags, read_settings
-from downstream.settings.sections import Settings
-from tests.conftest import ROOT
-
-NEEDED = ["--model", "m", "--train", "a.csv", "--test", "b.csv", "--output", "out/report"]
-
-
-def settings(*flags: str) -> Settings:
-    parser = argparse.ArgumentParser()
-    add_flags(parser)
-    return read_settings(parser.parse_args(flags))
-
-
-def test_flags_alone() -> None:
-    found = settings(*NEEDED, "--mix", "trainable,top", "--mix", "layer:1", "--text-columns", "2,3")
-    assert found.mix.kinds == ("trainable", "top", "layer:1")
-    assert found.data.text_columns == ("2", "3")
-    assert found.cache_dir == Path("out/representations")
-    assert (found.batch_size(100_000), found.batch_size(1000), found.epochs) == (512, 40, 12)
-    assert settings(*NEEDED, "--head", "gru").batch_size(100_000) == 64
-    assert found.head.hidden == 256
-    assert settings(*NEEDED, "--hidden-dim", "0").head.hidden == 0
-    assert settings(*NEEDED, "--head", "gru").head.hidden == 0
-
-
-def test_flags_win_over_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "task.json"
-    tree: dict[str, Any] = {
-        "model": "m",
-        "output": "o",
-        "data": {"train": "a.csv", "test": "b.csv", "tokenized": True},
-        "train": {"seed": 3, "epochs": 5},
-    }
-    path.write_text(json.dumps(tree), encoding="utf-8")
-    found = settings("--config", str(path), "--seed", "4", "--no-tokenized", "--layer-norm")
-    assert (found.train.seed, found.epochs) == (4, 5)
-    assert found.data.tokenized is False
-    assert found.mix.layer_norm is True
-    tree["train"]["epochz"] = 1
-    path.write_text(json.dumps(tree), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"train\.epochz: .* did you mean 'epochs'"):
-        settings("--config", str(path))
-    path.write_text('{"data": 1}', encoding="utf-8")
-    with pytest.raises(ConfigError, match="data is no object, so --train cannot be set"):
-        settings("--config", str(path), *NEEDED)
-    path.write_text("[]", encoding="utf-8")
-    with pytest.raises(ConfigError, match="a JSON object is expected"):
-        settings("--config", str(path))
+from downstream.settings.sections import (
+    DataSettings,
+    HeadSettings,
+    HeadTraining,
+    MixSettings,
+    Settings,
+    TrainingSettings,
+    batch_size_for,
+)
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("num_texts", "usual", "expected"),
     [
-        (["--mix", "best"], "'best' is no mix; known are trainable"),
-        (["--mix", "top,top"], "names a mix twice"),
-        (["--mix", "none"], "the words need head.vectors"),
-        (["--head", "mean_min"], "head.kind"),
-        (["--elmo-at", "both"], "has no encoder"),
-        (["--head", "gru", "--elmo-at", "output"], "give vectors"),
-        (["--penalty", "-1"], "mix.penalty"),
-        (["--dropout", "1"], "head.dropout"),
-        (["--validation-share", "0"], "data.validation_share"),
-        (["--seeds", "0"], "train.num_seeds"),
+        (64_539, 256, 256),
+        (6_400, 256, 256),
+        (6_399, 256, 255),
+        (722, 256, 28),
+        (73, 256, 8),
+        (1_000_000, 4, 4),
+        (2, 4, 4),
     ],
 )
-def test_refused(flags: list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        settings(*NEEDED, *flags)
+def test_small_data_sets_get_small_batches(num_texts: int, usual: int, expected: int) -> None:
+    assert batch_size_for(num_texts, usual) == expected
 
 
-def test_everything_missing_is_named_at_once() -> None:
-    with pytest.raises(ConfigError) as caught:
-        settings()
-    for name in ("model", "output", "data"):
-        assert f"{name}: is missing" in str(caught.value)
+def test_defaults_depend_on_the_head() -> None:
+    pooled, recurrent = HeadTraining(), HeadTraining(head=HeadSettings(kind="gru"))
+    assert (pooled.epochs, pooled.learning_rate, pooled.head.hidden) == (12, 3e-3, 256)
+    assert (pooled.batch_size(100_000), pooled.batch_size(1000)) == (512, 40)
+    assert (recurrent.epochs, recurrent.learning_rate, recurrent.head.hidden) == (6, 1e-3, 0)
+    assert recurrent.batch_size(100_000) == 64
 
 
-@pytest.mark.parametrize("module", ["downstream.classify", "downstream.predict"])
-def test_help_imports_no_torch(module: str) -> None:
-    code = (
-        "import sys, contextlib, io, importlib\n"
-        f"main = importlib.import_module({module!r}).main\n"
-        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:\n"
-        "    main(['--help'])\n"
-        "assert '--' in out.getvalue()\n"
-        "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+def test_given_values_replace_the_defaults() -> None:
+    train = TrainingSettings(epochs=3, learning_rate=0.5, batch_size=7)
+    chosen = HeadTraining(head=HeadSettings(hidden_dim=0), train=train)
+    assert (chosen.epochs, chosen.learning_rate, chosen.batch_size(10)) == (3, 0.5, 7)
+    assert chosen.head.hidden == 0
+
+
+def test_mix_none_needs_vectors_at_the_input() -> None:
+    none = MixSettings(kinds=("none",))
+    with pytest.raises(ValueError, match=r"set head\.vectors"):
+        HeadTraining(mix=none)
+    both = HeadSettings(kind="gru", vectors="v", elmo_at="both")
+    with pytest.raises(ValueError, match="set it to 'input'"):
+        HeadTraining(mix=none, head=both)
+
+
+def test_settings_pass_their_sections_to_the_training() -> None:
+    data = DataSettings(train="a.csv", test="b.csv")
+    settings = Settings(model="m", output="o", data=data, mix=MixSettings(penalty=0.5))
+    assert settings.head_training == HeadTraining(mix=MixSettings(penalty=0.5))

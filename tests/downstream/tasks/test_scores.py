@@ -8,7 +8,7 @@ import pytest
 from downstream.tasks.scores import mean_and_spread, score
 
 
-def test_figures_by_hand() -> None:
+def test_scores_of_a_small_example() -> None:
     truth = np.array([0, 0, 0, 1, 1, 2])
     predicted = np.array([0, 0, 1, 1, 1, 0])
     scores = score(truth, predicted, ["a", "b", "c"])
@@ -24,7 +24,7 @@ def test_figures_by_hand() -> None:
     assert json.loads(json.dumps(scores.as_json()))["confusion"][0] == [2, 1, 0]
 
 
-def test_macro_leaves_out_classes_that_do_not_occur() -> None:
+def test_macro_scores_ignore_absent_classes() -> None:
     from sklearn.metrics import f1_score
 
     truth, predicted = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])
@@ -33,11 +33,11 @@ def test_macro_leaves_out_classes_that_do_not_occur() -> None:
     assert scores.by_class["never"].support == 0
 
 
-def test_unequal_lengths_are_refused() -> None:
+def test_rejects_unequal_lengths() -> None:
     with pytest.raises(ValueError, match="2 labels and 1 predictions"):
         score(np.array([0, 1]), np.array([0]), ["a", "b"])
 
 
-def test_spread() -> None:
+def test_mean_and_standard_deviation() -> None:
     assert mean_and_spread([0.5]) == (0.5, 0.0)
     assert mean_and_spread([1.0, 2.0, 3.0]) == (2.0, 1.0)

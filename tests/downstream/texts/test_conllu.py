@@ -21,7 +21,7 @@ TEXT = """# sent_id = 1
 
 
 @pytest.mark.parametrize("name", ["a.conllu", "a.conllu.gz"])
-def test_every_syntactic_word_has_its_tag(tmp_path: Path, name: str) -> None:
+def test_every_syntactic_word_has_one_tag(tmp_path: Path, name: str) -> None:
     opener = gzip.open if name.endswith("gz") else open
     with opener(tmp_path / name, "wt", encoding="utf-8") as file:
         file.write(TEXT)
@@ -36,12 +36,12 @@ def test_every_syntactic_word_has_its_tag(tmp_path: Path, name: str) -> None:
     ("data", "message"),
     [
         (b"1\tword\tNOUN\n", "line 1 has 3 columns; CoNLL-U has 10"),
-        (b"\xff\xfe", "not UTF-8"),
+        (b"# a\n\xff\xfe", "line 2 is not UTF-8"),
     ],
 )
-def test_what_is_no_conllu_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+def test_rejects_other_files(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "a.conllu").write_bytes(data)
     with pytest.raises(CorpusError, match=message):
         list(read_conllu(tmp_path / "a.conllu"))
-    with pytest.raises(CorpusError, match="there is no file"):
+    with pytest.raises(CorpusError, match=r"cannot read .*b\.conllu: No such file"):
         list(read_conllu(tmp_path / "b.conllu"))

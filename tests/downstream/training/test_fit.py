@@ -8,14 +8,15 @@ import pytest
 import torch
 
 from bilm.errors import DivergedError
-from downstream.features.batches import Batch, Ids, word_batch
+from downstream.features.batches import Batch, Examples, FeatureShape, Ids, word_batch
 from downstream.heads.text_model import TextModel
-from downstream.settings.sections import Settings
+from downstream.settings.mix_kinds import MixKind
+from downstream.settings.sections import HeadTraining
 from downstream.training.fit import History, _batches, fit, predict_probabilities
 
 
 class Texts:
-    """Random texts; class 1 has a larger first number in layer 1, and nothing else to tell it."""
+    """Random texts; the classes differ only in the first number of layer 1."""
 
     def __init__(self, count: int, seed: int, shift: float = 1.5) -> None:
         rng = np.random.default_rng(seed)
@@ -32,12 +33,9 @@ class Texts:
         return word_batch([self.arrays[i] for i in indices], None)
 
 
-def settings(**train: Any) -> Settings:
-    return Settings.model_validate(
+def settings(**train: Any) -> HeadTraining:
+    return HeadTraining.model_validate(
         {
-            "model": "m",
-            "output": "o",
-            "data": {"train": "a", "test": "b"},
             "head": {"kind": "attention", "encoder_dim": 8},
             "train": {"learning_rate": 0.02, "batch_size": 16, "epochs": 12, **train},
             "mix": {"learning_rate": 0.05},
@@ -45,16 +43,18 @@ def settings(**train: Any) -> Settings:
     )
 
 
-def train(chosen: Settings, seed: int = 0, shift: float = 1.5) -> tuple[TextModel, History]:
+def train(chosen: HeadTraining, seed: int = 0, shift: float = 1.5) -> tuple[TextModel, History]:
     torch.manual_seed(seed)
-    model = TextModel(
-        "trainable", chosen.mix, chosen.head, num_layers=3, dim=4, vector_dim=0, num_classes=2
+    kind, shape = MixKind("trainable"), FeatureShape(num_layers=3, dim=4)
+    model = TextModel(kind, chosen.mix, chosen.head, shape, num_classes=2)
+    texts, heldout = Texts(200, 1, shift), Texts(60, 2, shift)
+    history = fit(
+        model, Examples(texts, texts.labels), Examples(heldout, heldout.labels), chosen, seed
     )
-    texts, held = Texts(200, 1, shift), Texts(60, 2, shift)
-    return model, fit(model, texts, texts.labels, held, held.labels, chosen, seed)
+    return model, history
 
 
-def test_it_learns_and_finds_the_layer_that_tells() -> None:
+def test_learns_and_finds_the_informative_layer() -> None:
     model, history = train(settings())
     assert max(history.validation_accuracy) > 0.85
     shares = model.shares()["input"]
@@ -63,15 +63,15 @@ def test_it_learns_and_finds_the_layer_that_tells() -> None:
     assert history.shares[history.best_epoch - 1] == {"input": pytest.approx(shares)}
 
 
-def test_the_weights_of_the_best_epoch_are_kept() -> None:
+def test_keeps_weights_of_the_best_epoch() -> None:
     model, history = train(settings(patience=3, epochs=30))
-    held = Texts(60, 2)
-    accuracy = (predict_probabilities(model, held).argmax(axis=1) == held.labels).mean()
+    heldout = Texts(60, 2)
+    accuracy = (predict_probabilities(model, heldout).argmax(axis=1) == heldout.labels).mean()
     assert accuracy == pytest.approx(max(history.validation_accuracy))
     assert len(history.validation_accuracy) in (30, history.best_epoch + 3)
 
 
-def test_same_seed_same_result_and_another_seed_another() -> None:
+def test_seed_determines_the_result() -> None:
     (one, first), (two, second), (other, _) = (
         train(settings()),
         train(settings()),
@@ -85,18 +85,18 @@ def test_same_seed_same_result_and_another_seed_another() -> None:
     )
 
 
-def test_a_loss_that_is_no_number_ends_it() -> None:
+def test_nan_loss_raises() -> None:
     with pytest.raises(DivergedError, match="lower --learning-rate"):
         train(settings(), shift=math.inf)
-    with pytest.raises(DivergedError, match="lower --learning-rate"):  # only seen after the step
+    with pytest.raises(DivergedError, match="lower --learning-rate"):  # NaN only after the step
         train(settings(epochs=1, batch_size=200, learning_rate=1e30))
 
 
-def test_batches_hold_every_text_once_with_like_lengths() -> None:
+def test_batches_contain_every_text_once_with_similar_lengths() -> None:
     lengths = np.random.default_rng(0).integers(1, 100, size=1001)
     batches = list(_batches(lengths, 10, (0, 1)))
     assert sorted(np.concatenate(batches)) == list(range(1001))
-    assert min(map(len, batches)) > 1  # the last one joined the one before it
+    assert min(map(len, batches)) > 1  # the last one was joined with the one before
     spreads = [int(np.ptp(lengths[batch])) for batch in batches]
     assert np.mean(spreads) < 15
     again = list(_batches(lengths, 10, (0, 1)))
@@ -106,12 +106,12 @@ def test_batches_hold_every_text_once_with_like_lengths() -> None:
     )
 
 
-def test_probabilities_come_in_the_order_of_the_texts() -> None:
+def test_probabilities_are_in_the_order_of_the_texts() -> None:
     model, _ = train(settings(epochs=1))
-    held = Texts(300, 3)
-    together = predict_probabilities(model, held)
+    heldout = Texts(300, 3)
+    together = predict_probabilities(model, heldout)
     np.testing.assert_allclose(together.sum(axis=1), 1.0, atol=1e-5)
     with torch.inference_mode():
         for i in (0, 7, 299):
-            alone = model(held.batch(np.array([i]))).softmax(dim=1)[0].numpy()
+            alone = model(heldout.batch(np.array([i]))).softmax(dim=1)[0].numpy()
             np.testing.assert_allclose(together[i], alone, atol=1e-5)

@@ -1,0 +1,187 @@
+"""Read columns of CSV and TSV files, and fields of JSON Lines files.
+
+A column is given by its name in the header, or by its number from 1. CSV fields may be quoted and
+span lines; TSV has no quotes. Errors name the file and the line where the row begins.
+
+Cost: one row in memory. A field of more than 16 MiB is an error.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from bilm.errors import ConfigError, CorpusError
+from bilm.text.lines import COMPRESSIONS, MAX_LINE_BYTES, Errors, LineReader
+
+Format = Literal["csv", "tsv", "jsonl", "text"]
+
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+_SUFFIXES: dict[str, Format] = {
+    ".txt": "text",
+    ".text": "text",
+    ".tok": "text",
+    ".jsonl": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+}
+
+
+def format_of(path: Path) -> Format:
+    """Return the format of the extension of `path`, ignoring that of a compression."""
+    name = path.name
+    for suffix in COMPRESSIONS:
+        name = name.removesuffix(suffix)
+    suffix = Path(name).suffix
+    if suffix not in _SUFFIXES:
+        raise CorpusError(
+            f"{path} has the unknown extension {suffix!r}; known are {', '.join(_SUFFIXES)}, each "
+            f"also with {', '.join(COMPRESSIONS)}; use --format {'|'.join(FORMATS)} to read it as "
+            "one of these"
+        )
+    return _SUFFIXES[suffix]
+
+
+class Row(NamedTuple):
+    """The requested cells of a row, and the line where the row begins."""
+
+    line: int
+    cells: list[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The requested columns of a CSV or TSV file.
+
+    `header` is whether the first row is a header; by default it is if any column is given by
+    name. With `strict`, rows of different lengths, duplicate names in the header and misplaced
+    quotes are errors; otherwise a row may have any length that includes the requested columns.
+    """
+
+    format: Format
+    columns: tuple[str, ...]
+    header: bool | None = None
+    strict: bool = True
+
+    def rows(self, reader: LineReader) -> Iterator[Row]:
+        """Yield the rows of the file of `reader` that are not blank, without the header."""
+        csv.field_size_limit(MAX_LINE_BYTES)  # a process-wide setting, set only here
+        if self.format == "csv":
+            parser = csv.reader(_lines_with_ends(reader), strict=self.strict)
+        else:
+            parser = csv.reader(_lines_with_ends(reader), delimiter="\t", quoting=csv.QUOTE_NONE)
+        positions: list[int] | None = None
+        width, next_line = 0, 1
+        try:
+            for row in parser:
+                line, next_line = next_line, parser.line_num + 1
+                if not row:
+                    continue
+                if positions is None:
+                    positions, width = self._positions(row, reader.path), len(row)
+                    if self._has_header:
+                        continue
+                if len(row) != width and (self.strict or len(row) <= max(positions)):
+                    raise CorpusError(
+                        f"{reader.path}, line {line} has {len(row)} columns, but the first row has "
+                        f"{width}; check its separators and quotes"
+                    )
+                yield Row(line, [row[position] for position in positions])
+        except csv.Error as e:
+            raise CorpusError(
+                f"{reader.path}, line {next_line} is not valid {self.format.upper()}: {e}"
+            ) from None
+
+    @property
+    def _has_header(self) -> bool:
+        if self.header is not None:
+            return self.header
+        return not all(map(str.isdecimal, self.columns))
+
+    def _positions(self, row: list[str], path: Path) -> list[int]:
+        """Return the positions of the columns in the first row, which may be a header."""
+        names = row if self._has_header else []
+        if self.strict:
+            duplicates = [name for name, count in Counter(names).items() if count > 1]
+            if duplicates:
+                raise CorpusError(
+                    f"{path}: the header has {', '.join(map(repr, duplicates[:5]))} more than "
+                    "once; rename one of the columns"
+                )
+        positions = [self._position(name, row, path) for name in self.columns]
+        if len(set(positions)) < len(positions):
+            raise ConfigError(f"{path}: two of the columns {', '.join(self.columns)} are the same")
+        return positions
+
+    def _position(self, name: str, row: list[str], path: Path) -> int:
+        if self._has_header and name in row:
+            return row.index(name)
+        if name.isdecimal() and 1 <= int(name) <= len(row):
+            return int(name) - 1
+        if name.isdecimal():
+            raise CorpusError(
+                f"{path} has no column {name}: its first row has {len(row)} columns, numbered "
+                "from 1"
+            )
+        if not self._has_header:
+            raise CorpusError(f"{path} has no header, so column {name!r} needs a number (from 1)")
+        raise CorpusError(
+            f"{path} has no column {name!r} in its header {row[:20]!r:.200}; use one of these "
+            "names, or a column number (from 1) if the file has no header"
+        )
+
+
+def _lines_with_ends(reader: LineReader) -> Iterator[str]:
+    """Yield lines that end with LF, CRLF or CR, as the csv module expects them."""
+    for block in reader.blocks():
+        yield from io.StringIO(block.text, newline="")
+
+
+def json_fields(line: str, fields: Sequence[str], place: str, strict: bool = True) -> list[Any]:
+    """Return the values of `fields` in the JSON object `line`; `strict` rejects duplicate keys.
+
+    `place` is the file and the line number, for error messages.
+    """
+    try:
+        record = json.loads(line, object_pairs_hook=_without_duplicates if strict else None)
+    except (ValueError, RecursionError) as e:
+        raise CorpusError(f"{place} is not a JSON object: {e}") from None
+    if not isinstance(record, dict):
+        raise CorpusError(f"{place} is {line.strip()[:60]!r}; expected a JSON object")
+    for field in fields:
+        if field not in record:
+            raise CorpusError(f"{place} has no field {field!r}; its fields are {list(record)[:20]}")
+    return [record[field] for field in fields]
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise ValueError("a key is duplicated")
+    return dict(pairs)
+
+
+def checked_text(text: str, what: str, errors: Errors = "strict", hint: str = "") -> str:
+    """Reject or replace NULs and unpaired surrogates, which JSON escapes can express.
+
+    `what` names the text in the error message, and `hint` completes the remedy.
+    """
+    try:
+        text.encode("utf-8")
+        is_valid = "\0" not in text
+    except UnicodeEncodeError:
+        is_valid = False
+    if is_valid:
+        return text
+    if errors == "strict":
+        raise CorpusError(
+            f"{what} contains a NUL or an unpaired surrogate, which is not text; remove it{hint}"
+        )
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\0", "\ufffd")

@@ -1,0 +1,63 @@
+"""Checks of the texts and parameters that are passed to the scikit-learn estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Texts = Sequence[str] | npt.NDArray[Any]
+
+
+def as_texts(X: Texts) -> list[str]:
+    """Convert a list, a one-dimensional array or a single column of strings to a list."""
+    from scipy.sparse import issparse  # type: ignore[import-untyped]
+
+    if isinstance(X, str | bytes):
+        raise ValueError(f"expected a list of texts, not the single text {X[:40]!r}; pass [text]")
+    if issparse(X):
+        raise TypeError("sparse input is not supported; pass a list of strings")
+    if not isinstance(X, list | tuple):
+        array = np.asarray(X, dtype=object)
+        if array.ndim == 2 and array.shape[1] == 1:
+            array = array[:, 0]
+        if array.ndim != 1:
+            raise ValueError(
+                "expected a list or a one-dimensional array of strings, not an array of shape "
+                f"{array.shape}"
+            )
+        X = array.tolist()
+    texts = list(X)
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            is_missing = isinstance(text, float) and np.isnan(text)
+            raise ValueError(
+                f"text {i} is {'NaN, a missing value' if is_missing else repr(text)}; texts must "
+                "be strings. Remove it, or replace it with ''"
+            )
+    if not texts:
+        raise ValueError("there are no texts: 0 sample(s); at least one is required")
+    return texts
+
+
+def check_one_of(name: str, value: object, allowed: Collection[str]) -> None:
+    """Raise ValueError unless `value` is one of the allowed names."""
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+
+
+def check_at_least(name: str, value: object, least: int) -> None:
+    """Raise ValueError unless `value` is an integer of at least `least`."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} is {value!r}; it must be an integer of at least {least}")
+
+
+def with_python_numbers(value: Any) -> Any:
+    """Convert numpy numbers in dicts and lists, which a search over an array passes."""
+    if isinstance(value, dict):
+        return {key: with_python_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_python_numbers(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
