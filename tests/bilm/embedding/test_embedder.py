@@ -147,9 +147,8 @@ def test_supports_word_ids_and_one_direction() -> None:
     # Rows of one product may round differently, depending on the processor.
     np.testing.assert_allclose(unknown, other, atol=1e-6)
     assert abs(known - unknown).max() > 1e-3
-    assert (
-        embedder._encoded_words.num_encoded == len(embedder._encoded_words) == 5
-    )  # with boundaries
+    # Three words and the two boundaries.
+    assert embedder._encoded_words.num_encoded == len(embedder._encoded_words) == 5
     embedder.embed([["the", "zzz"]])
     assert embedder._encoded_words.num_encoded == 5
     with pytest.raises(CheckpointError, match="vocabulary file is needed"):
