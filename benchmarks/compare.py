@@ -1,7 +1,7 @@
 """Compare the speed of two checkouts: `python benchmarks/compare.py OTHER_CHECKOUT`
 
-Runs the same benchmarks in this checkout and in the other one by turns, so that both meet the same
-state of the machine, and prints one JSON line per figure: the median over rounds of the other
+Runs the same benchmarks alternately in this checkout and in the other one, so that both run under
+the same conditions, and prints one JSON line per figure: the median over rounds of the other
 checkout's time divided by this one's (above 1: this checkout is faster), with the smallest and the
 largest ratio of a round. Figures that are rates are inverted first.
 """

@@ -1,7 +1,7 @@
 """Compare the token encoder by table look-up with convolutions: `python benchmarks/encoder.py`
 
 Runs the published encoder (2,048 filters, two highway layers, 512 dimensions) on one step of 128
-rows x 20 words of both directions, forward + backward. The contenders are: ours (look-up, once per
+rows x 20 words of both directions, forward + backward. Compared are: ours (look-up, once per
 distinct word); convolutions, once per distinct word; convolutions on every token of both
 directions, the usual implementation. The text is generated with the word lengths and frequencies of
 English, or read from `--text FILE` (raw lines). Prints one JSON line per figure, with the

@@ -1,17 +1,17 @@
 """Measure the speed and the memory of the embedder: `python benchmarks/inference.py`
 
-All contenders run in one process, in turn, on the same sentences:
-- ours: `Embedder.stream`, which starts with an empty cache each time, so that a short text pays for
-  every new word;
+All implementations run in one process, in turn, on the same sentences:
+- ours: `Embedder.stream`, which starts with an empty cache each time, so that every new word of a
+  short text is encoded;
 - known: the same with all words in the cache, which a long text approaches;
 - plain: sentences in the order given, 32 at a time, padded to the longest; the encoder runs on
   every word, and the LSTMs compute every row to the end;
 - plain, distinct: the same with the encoder on the distinct words of each batch.
 
 Prints one JSON line per figure: words per second, the ratios of the medians with their range (the
-ratio of each round), the greatest difference of a number, and the peak memory of `launch/embed.py`
-for a text and for a text four times as long. Without --text, the sentences are drawn from Zipf's
-law, with log-normal lengths like those of news.
+ratio of each round), the greatest difference between the vectors, and the peak memory of
+`launch/embed.py` for a text and for a text four times as long. Without --text, the sentences are
+drawn from Zipf's law, with log-normal lengths like those of news.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", type=Path, default=ROOT / "configs/small.json")
-    parser.add_argument("--text", type=Path, help="raw text or a .csv, also as .gz")
+    parser.add_argument("--text", type=Path, help="raw text or .csv, uncompressed or .gz")
     parser.add_argument("--sentences", type=int, default=3000)
     parser.add_argument("--dump-sentences", type=int, default=2500, help="0 skips the memory test")
     parser.add_argument("--rounds", type=int, default=2)

@@ -3,7 +3,7 @@
     python benchmarks/loader.py [--corpus corpus/] [--step-seconds 0.5]
 
 Reads batches sequentially in one thread, with character ids and both directions; a batch of 128
-rows x 20 steps counts as 2,560 predictions (a slot counts once, not once per direction). Every
+rows x 20 steps counts as 2,560 predictions (a position counts once, not per direction). Every
 repeat starts a new stream, so that blocks are decoded as in a first epoch; the sha256 of the files
 is measured separately. Without `--corpus`, a corpus of Zipf-distributed words is generated in a
 temporary directory first. Prints one JSON object per line. Takes several seconds.

@@ -1,7 +1,7 @@
 """Compare the projected, clipped LSTM with PyTorch's LSTM: `python benchmarks/lstm.py`
 
 Measures both directions, forward + backward and forward only, at the published size and two smaller
-ones. The contenders are: ours; `torch.nn.LSTM(proj_size=...)`, which cannot clip; an eager loop of
+ones. Compared are: ours; `torch.nn.LSTM(proj_size=...)`, which cannot clip; an eager loop of
 the same cell, the usual implementation. Prints one JSON line per figure.
 """
 
@@ -132,7 +132,7 @@ def main() -> None:
         "--rounds",
         type=int,
         default=5,
-        help="rounds at the largest size; smaller sizes take more (default: %(default)s)",
+        help="rounds at the largest size; smaller sizes run more (default: %(default)s)",
     )
     parser.add_argument(
         "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"

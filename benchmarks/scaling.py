@@ -2,8 +2,8 @@
 
 Measures the step time of the model of configs/small.json for several hidden sizes, rows, unrolled
 steps, vocabularies and corpora, one at a time; then words per second of real runs under DeepSpeed
-on one rank and on two, of one thread each, and the gain of the machine's product peak from a second
-process. Prints one JSON line per figure.
+on one rank and on two, with one thread each, and the factor by which a second process increases the
+peak speed of matrix products. Prints one JSON line per figure.
 """
 
 from __future__ import annotations

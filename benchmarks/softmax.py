@@ -1,10 +1,10 @@
 """Measure the sampled softmax with its optimizer step: `python benchmarks/softmax.py`
 
 Computes loss, gradients and Adagrad for two directions of 2,560 words each, with 512 dimensions and
-8,192 negatives per direction, at vocabularies of 50,000 and 793,471 words. The contenders are:
+8,192 negatives per direction, at vocabularies of 50,000 and 793,471 words. The implementations are:
 ours; ours with one set of negatives for both directions; dense gradients with PyTorch's Adagrad;
 PyTorch's sparse embedding gradients. Prints one JSON line per figure, including the memory that
-each contender needs in addition to weights and optimizer state.
+each implementation needs in addition to weights and optimizer state.
 """
 
 from __future__ import annotations

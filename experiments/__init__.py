@@ -1,1 +1,1 @@
-"""The experiment of docs/results.md: `make results DATA=DIR` does it all again from the texts."""
+"""The experiment of docs/results.md: `make results DATA=DIR` repeats it from the texts."""

@@ -1,4 +1,4 @@
-"""Write docs/results.md and its pictures from the results of the stages."""
+"""Write docs/results.md and its plots from the results of the stages."""
 
 from __future__ import annotations
 

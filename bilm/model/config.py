@@ -30,7 +30,8 @@ class CharacterConfig(Section):
         "relu", description="applied after the maximum over positions"
     )
     max_characters: Annotated[int, Field(ge=3, le=(1 << 15) - 1)] = Field(
-        50, description="character ids per word, including both word boundaries; longer words are truncated"
+        50,
+        description="character ids per word, with both word boundaries; longer words are truncated",
     )
 
     @property
@@ -106,7 +107,7 @@ class ModelConfig(Section):
     softmax: SoftmaxConfig = SoftmaxConfig()
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.1,
-        description="share of each layer's inputs and of the top output that is set to zero in training",
+        description="share of each layer's inputs and of the top output to set to zero in training",
     )
     bidirectional: bool = Field(True, description="false trains the forward direction only")
 
@@ -119,7 +120,7 @@ class ModelConfig(Section):
     def _tying_needs_word_ids(self) -> ModelConfig:
         if self.softmax.tied_to_input and self.characters is not None:
             raise ValueError(
-                "softmax.tied_to_input is true, but a model that reads characters has no word embeddings; "
-                "set it to false, or set model.characters to null"
+                "softmax.tied_to_input is true, but a model that reads characters has no word "
+                "embeddings; set it to false, or set model.characters to null"
             )
         return self

@@ -34,7 +34,8 @@ class DataConfig(Section):
     )
     unroll_steps: PositiveInt = Field(
         20,
-        description="words per row and step; gradients are truncated there, and LSTM states are carried over",
+        description="words per row and step; gradients are truncated there, and LSTM states are "
+        "carried over",
     )
     num_workers: Annotated[int, Field(ge=0, le=64)] = Field(
         1, description="threads per rank that prepare batches in advance; 0 for none"
@@ -59,7 +60,9 @@ class OptimizerConfig(Section):
         0.0, description="added to the root of the sums of squares (for Adam, about 1e-8)"
     )
     betas: tuple[Decay, Decay] = Field((0.9, 0.999), description="the two decay rates of Adam")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="weight decay; only for adamw")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="weight decay; only for adamw"
+    )
     warmup_steps: Annotated[int, Field(ge=0)] = Field(
         0, description="steps over which the learning rate increases linearly from 0"
     )
@@ -97,7 +100,9 @@ class CheckpointConfig(Section):
     """Checkpoints, from which an interrupted run resumes."""
 
     every_steps: PositiveInt = Field(1000, description="optimizer steps between checkpoints")
-    keep_last: PositiveInt = Field(2, description="number of checkpoints to keep in addition to the best one")
+    keep_last: PositiveInt = Field(
+        2, description="number of checkpoints to keep in addition to the best one"
+    )
 
 
 class LogConfig(Section):
@@ -120,7 +125,8 @@ class TrainConfig(Section):
         None, description="stop after this many optimizer steps; null for all epochs"
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
-        0, description="determines the initial weights, the order of the text, the negatives and dropout"
+        0,
+        description="determines the initial weights, the text order, the negatives and dropout",
     )
     init_from: Annotated[str, Field(min_length=1)] | None = Field(
         None,
@@ -159,8 +165,12 @@ class ZeroConfig(Section):
     contiguous_gradients: bool | None = Field(
         None, description="copy gradients to a contiguous buffer"
     )
-    reduce_bucket_size: PositiveInt | None = Field(None, description="number of elements reduced at once")
-    allgather_bucket_size: PositiveInt | None = Field(None, description="number of elements gathered at once")
+    reduce_bucket_size: PositiveInt | None = Field(
+        None, description="number of elements reduced at once"
+    )
+    allgather_bucket_size: PositiveInt | None = Field(
+        None, description="number of elements gathered at once"
+    )
     stage3_param_persistence_threshold: Annotated[int, Field(ge=0)] | None = Field(
         None, description="weights with fewer elements are not partitioned (stage 3)"
     )
@@ -201,7 +211,9 @@ class DeepSpeedConfig(Section):
         None, description="steps between DeepSpeed's own log lines"
     )
     wall_clock_breakdown: bool = Field(False, description="log DeepSpeed's own timings")
-    comms_logger: JsonObject | None = Field(None, description="settings of DeepSpeed's communication log")
+    comms_logger: JsonObject | None = Field(
+        None, description="settings of DeepSpeed's communication log"
+    )
     flops_profiler: JsonObject | None = Field(None, description="settings of DeepSpeed's profiler")
 
     @model_validator(mode="after")
