@@ -36,8 +36,16 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("other", type=Path, help="the root of another checkout")
-    parser.add_argument("--only", nargs="+", choices=list(COMMANDS), default=list(COMMANDS))
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each benchmark per checkout")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=list(COMMANDS),
+        default=list(COMMANDS),
+        help="benchmarks to run (default: all)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="runs of each benchmark per checkout (default: 3)"
+    )
     arguments = parser.parse_args()
     for name in arguments.only:
         compare(name, arguments.other.resolve(), arguments.rounds)

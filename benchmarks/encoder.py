@@ -131,9 +131,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--text", type=Path, help="a file of raw lines (default: generated words)")
-    parser.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+        "--rounds", type=int, default=3, help="rounds per figure (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="number of threads (default: all cores)",
     )
     arguments = parser.parse_args()
     keep_freed_memory()  # like a training process

@@ -194,13 +194,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", type=Path, default=ROOT / "configs/small.json")
+    parser.add_argument(
+        "--config", type=Path, default=ROOT / "configs/small.json", help="model configuration"
+    )
     parser.add_argument("--text", type=Path, help="raw text or .csv, uncompressed or .gz")
-    parser.add_argument("--sentences", type=int, default=3000)
-    parser.add_argument("--dump-sentences", type=int, default=2500, help="0 skips the memory test")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--batch-words", type=int, default=DEFAULT_LIMITS.batch_words)
+    parser.add_argument("--sentences", type=int, default=3000, help="number of sentences")
+    parser.add_argument(
+        "--dump-sentences", type=int, default=2500, help="sentences of the memory test; 0 skips it"
+    )
+    parser.add_argument("--rounds", type=int, default=2, help="rounds per implementation")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="number of threads (default: all cores)",
+    )
+    parser.add_argument(
+        "--batch-words", type=int, default=DEFAULT_LIMITS.batch_words, help="words per batch"
+    )
     parser.add_argument("override", nargs="*", help="model settings as section.key=value")
     arguments = parser.parse_intermixed_args()
     torch.set_num_threads(arguments.threads)

@@ -64,12 +64,18 @@ class Arguments:
 def _parse() -> Arguments:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--corpus", type=Path, help="corpus directory (default: a generated one)")
-    parser.add_argument("--split", default="train", help="default: %(default)s")
-    parser.add_argument("--rows", type=int, default=128, help="default: %(default)s")
-    parser.add_argument("--unroll", type=int, default=20, help="default: %(default)s")
-    parser.add_argument("--batches", type=int, default=1000, help="batches per repeat")
-    parser.add_argument("--repeats", type=int, default=7, help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--split", default="train", help="split to read (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=128, help="rows (default: %(default)s)")
+    parser.add_argument(
+        "--unroll", type=int, default=20, help="words per row (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--batches", type=int, default=1000, help="batches per repeat (default: %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=7, help="repeats (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the batches (default: %(default)s)"
+    )
     parser.add_argument(
         "--step-seconds",
         type=float,

@@ -135,7 +135,10 @@ def main() -> None:
         help="rounds at the largest size; smaller sizes run more (default: %(default)s)",
     )
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="number of threads (default: all cores)",
     )
     parser.add_argument(
         "--size",

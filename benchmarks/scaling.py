@@ -167,9 +167,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+        "--rounds", type=int, default=3, help="rounds per figure (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="number of threads (default: all cores)",
     )
     parser.add_argument("--only", choices=["axes", "ranks"], help="run one half of the benchmark")
     arguments = parser.parse_args()

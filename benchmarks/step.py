@@ -124,14 +124,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", type=Path, default=Path("configs/small.json"))
+    parser.add_argument(
+        "--config", type=Path, default=Path("configs/small.json"), help="model configuration"
+    )
     parser.add_argument(
         "--vocabulary", type=int, default=50_000, help="number of words (default: %(default)s)"
     )
-    parser.add_argument("--rows", type=int, default=128, help="default: %(default)s")
-    parser.add_argument("--steps", type=int, default=4, help="default: %(default)s")
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+        "--rows", type=int, default=128, help="rows of the batch (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=4, help="number of steps (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="number of threads (default: all cores)",
     )
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_intermixed_args()
