@@ -131,15 +131,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--text", type=Path, help="a file of raw lines (default: generated words)")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="rounds per figure (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--threads",
-        type=int,
-        default=len(os.sched_getaffinity(0)),
-        help="number of threads (default: all cores)",
-    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--threads", type=int, default=cores, help="threads (default: all cores)")
     arguments = parser.parse_args()
     keep_freed_memory()  # like a training process
     torch.set_num_threads(arguments.threads)

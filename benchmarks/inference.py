@@ -207,7 +207,7 @@ def main() -> None:
         "--threads",
         type=int,
         default=len(os.sched_getaffinity(0)),
-        help="number of threads (default: all cores)",
+        help="threads (default: all cores)",
     )
     parser.add_argument(
         "--batch-words", type=int, default=DEFAULT_LIMITS.batch_words, help="words per batch"

@@ -138,7 +138,7 @@ def main() -> None:
         "--threads",
         type=int,
         default=len(os.sched_getaffinity(0)),
-        help="number of threads (default: all cores)",
+        help="threads (default: all cores)",
     )
     parser.add_argument(
         "--size",

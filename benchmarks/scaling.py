@@ -167,14 +167,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="rounds per figure (default: %(default)s)"
-    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
     parser.add_argument(
         "--threads",
         type=int,
         default=len(os.sched_getaffinity(0)),
-        help="number of threads (default: all cores)",
+        help="threads (default: all cores)",
     )
     parser.add_argument("--only", choices=["axes", "ranks"], help="run one half of the benchmark")
     arguments = parser.parse_args()

@@ -105,14 +105,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="rounds per figure (default: %(default)s)"
-    )
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (default: %(default)s)")
     parser.add_argument(
         "--threads",
         type=int,
         default=len(os.sched_getaffinity(0)),
-        help="number of threads (default: all cores)",
+        help="threads (default: all cores)",
     )
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
