@@ -1,4 +1,4 @@
-"""Measure the speed and memory of building a corpus from tokenized text and from its repetition.
+"""Measure the speed and memory of building a corpus from tokenized text, once and repeated.
 
     python benchmarks/build_corpus.py [--text FILE] [--workers N]
 
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument(
         "--types", type=int, default=300_000, help="word types to generate without --text"
     )
-    parser.add_argument("--workers", type=int, default=2, help="default: %(default)s")
+    parser.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
     args = parser.parse_args()
     peaks = []
     with tempfile.TemporaryDirectory(prefix="bilm-benchmark-") as name:

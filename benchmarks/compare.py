@@ -1,9 +1,9 @@
 """Compare the speed of two checkouts: `python benchmarks/compare.py OTHER_CHECKOUT`
 
 Runs the same benchmarks alternately in this checkout and in the other one, so that both run under
-the same load of the machine, and prints one JSON line per figure: the median over rounds of the
-other checkout's time divided by this one's (above 1: this checkout is faster), with the smallest
-and the largest ratio of a round. Figures that are rates are inverted first.
+the same conditions, and prints one JSON line per figure: the median over rounds of the other
+checkout's time divided by this one's (above 1: this checkout is faster), with the smallest and the
+largest ratio of a round. Figures that are rates are inverted first.
 """
 
 from __future__ import annotations
@@ -36,8 +36,16 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("other", type=Path, help="the root of another checkout")
-    parser.add_argument("--only", nargs="+", choices=list(COMMANDS), default=list(COMMANDS))
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each benchmark per checkout")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=list(COMMANDS),
+        default=list(COMMANDS),
+        help="benchmarks to run (default: all)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="runs of each benchmark per checkout (default: 3)"
+    )
     arguments = parser.parse_args()
     for name in arguments.only:
         compare(name, arguments.other.resolve(), arguments.rounds)

@@ -1,11 +1,11 @@
 """Compare the token encoder by table look-up with convolutions: `python benchmarks/encoder.py`
 
 Runs the published encoder (2,048 filters, two highway layers, 512 dimensions) on one step of 128
-rows x 20 words of both directions, forward + backward. Compares ours (look-up, once per distinct
-word); convolutions, once per distinct word; and convolutions on every token of both directions, the
-usual implementation. The text is generated with the word lengths and frequencies of English, or
-read from `--text FILE` (raw lines). Prints one JSON line per figure, with the differences from
-float64.
+rows x 20 words of both directions, forward + backward. Compared are: ours (look-up, once per
+distinct word); convolutions, once per distinct word; convolutions on every token of both
+directions, the usual implementation. The text is generated with the word lengths and frequencies of
+English, or read from `--text FILE` (raw lines). Prints one JSON line per figure, with the
+differences from float64.
 """
 
 from __future__ import annotations
@@ -131,10 +131,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--text", type=Path, help="a file of raw lines (default: generated words)")
-    parser.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
-    parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
-    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--threads", type=int, default=cores, help="threads (default: all cores)")
     arguments = parser.parse_args()
     keep_freed_memory()  # like a training process
     torch.set_num_threads(arguments.threads)

@@ -1,15 +1,15 @@
 """Measure the speed and the memory of the embedder: `python benchmarks/inference.py`
 
-All implementations run in turn in one process, on the same sentences:
-- ours: `Embedder.stream`, which starts with an empty cache each time, so that a short text pays for
-  every new word;
+All implementations run in one process, in turn, on the same sentences:
+- ours: `Embedder.stream`, which starts with an empty cache each time, so that every new word of a
+  short text is encoded;
 - known: the same with all words in the cache, which a long text approaches;
 - plain: sentences in the order given, 32 at a time, padded to the longest; the encoder runs on
   every word, and the LSTMs compute every row to the end;
 - plain, distinct: the same with the encoder on the distinct words of each batch.
 
 Prints one JSON line per figure: words per second, the ratios of the medians with their range (the
-ratio of each round), the largest difference between outputs, and the peak memory of
+ratio of each round), the greatest difference between the vectors, and the peak memory of
 `launch/embed.py` for a text and for a text four times as long. Without --text, the sentences are
 drawn from Zipf's law, with log-normal lengths like those of news.
 """
@@ -194,13 +194,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", type=Path, default=ROOT / "configs/small.json")
-    parser.add_argument("--text", type=Path, help="raw text or a .csv, also as .gz")
-    parser.add_argument("--sentences", type=int, default=3000)
-    parser.add_argument("--dump-sentences", type=int, default=2500, help="0 skips the memory test")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--batch-words", type=int, default=DEFAULT_LIMITS.batch_words)
+    parser.add_argument(
+        "--config", type=Path, default=ROOT / "configs/small.json", help="model configuration"
+    )
+    parser.add_argument("--text", type=Path, help="raw text or .csv, uncompressed or .gz")
+    parser.add_argument("--sentences", type=int, default=3000, help="number of sentences")
+    parser.add_argument(
+        "--dump-sentences", type=int, default=2500, help="sentences of the memory test; 0 skips it"
+    )
+    parser.add_argument("--rounds", type=int, default=2, help="rounds per implementation")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="threads (default: all cores)",
+    )
+    parser.add_argument(
+        "--batch-words", type=int, default=DEFAULT_LIMITS.batch_words, help="words per batch"
+    )
     parser.add_argument("override", nargs="*", help="model settings as section.key=value")
     arguments = parser.parse_intermixed_args()
     torch.set_num_threads(arguments.threads)

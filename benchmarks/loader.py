@@ -3,7 +3,7 @@
     python benchmarks/loader.py [--corpus corpus/] [--step-seconds 0.5]
 
 Reads batches sequentially in one thread, with character ids and both directions; a batch of 128
-rows x 20 steps counts as 2,560 predictions (a slot counts once, not once per direction). Every
+rows x 20 steps counts as 2,560 predictions (a position counts once, not per direction). Every
 repeat starts a new stream, so that blocks are decoded as in a first epoch; the sha256 of the files
 is measured separately. Without `--corpus`, a corpus of Zipf-distributed words is generated in a
 temporary directory first. Prints one JSON object per line. Takes several seconds.
@@ -64,12 +64,18 @@ class Arguments:
 def _parse() -> Arguments:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--corpus", type=Path, help="corpus directory (default: a generated one)")
-    parser.add_argument("--split", default="train", help="default: %(default)s")
-    parser.add_argument("--rows", type=int, default=128, help="default: %(default)s")
-    parser.add_argument("--unroll", type=int, default=20, help="default: %(default)s")
-    parser.add_argument("--batches", type=int, default=1000, help="batches per repeat")
-    parser.add_argument("--repeats", type=int, default=7, help="default: %(default)s")
-    parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--split", default="train", help="split to read (default: %(default)s)")
+    parser.add_argument("--rows", type=int, default=128, help="rows (default: %(default)s)")
+    parser.add_argument(
+        "--unroll", type=int, default=20, help="words per row (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--batches", type=int, default=1000, help="batches per repeat (default: %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=7, help="repeats (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the batches (default: %(default)s)"
+    )
     parser.add_argument(
         "--step-seconds",
         type=float,

@@ -1,8 +1,8 @@
 """Compare the projected, clipped LSTM with PyTorch's LSTM: `python benchmarks/lstm.py`
 
 Measures both directions, forward + backward and forward only, at the published size and two smaller
-ones. Compares ours; `torch.nn.LSTM(proj_size=...)`, which cannot clip; and an eager loop of the
-same cell, the usual implementation. Prints one JSON line per figure.
+ones. Compared are: ours; `torch.nn.LSTM(proj_size=...)`, which cannot clip; an eager loop of
+the same cell, the usual implementation. Prints one JSON line per figure.
 """
 
 from __future__ import annotations
@@ -132,10 +132,13 @@ def main() -> None:
         "--rounds",
         type=int,
         default=5,
-        help="rounds at the largest size; smaller sizes take more (default: %(default)s)",
+        help="rounds at the largest size; smaller sizes run more (default: %(default)s)",
     )
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="threads (default: all cores)",
     )
     parser.add_argument(
         "--size",

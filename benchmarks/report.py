@@ -1,8 +1,8 @@
 """Run all benchmarks and write docs/performance.md with its plot: `python benchmarks/report.py`
 
-The benchmarks run one after the other, each in its own process; this takes about 20 minutes on two
-cores. The figures are first written to benchmarks/figures.jsonl, from which `--write-only` rewrites
-the page without measuring.
+The benchmarks run one after the other, each in its own process, and take about 20 minutes on two
+cores. The figures are first written to benchmarks/figures.jsonl; `--write-only` writes the page
+from this file without measuring.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def main() -> None:
     )
     parser.add_argument(
         "--inference-text",
-        help="text for inference.py, raw lines or .csv (default: words drawn by Zipf's law)",
+        help="text for inference.py, raw lines or .csv (default: words drawn from Zipf's law)",
     )
     arguments = parser.parse_args()
     if not arguments.write_only:

@@ -16,19 +16,19 @@ Written by `make bench`. Each time is a median over rounds in which all implemen
 in one process; "ours" is the implementation of this library. "Share of peak" compares the
 arithmetic that the result requires with the fastest square matrix product of the whole run;
 "same round" is the median of that share over rounds, each compared with the fastest product
-measured just before it. A round in which the host of a virtual machine took CPU time away is
-repeated. The machine was shared, so ratios are more reliable than times."""
+measured just before it. A round in which the host took CPU time away from the virtual
+machine is repeated. The machine was shared, so ratios are more reliable than times."""
 
 NOTES = """\
-- The time of a step that is not spent in matrix products goes to the LSTM cell, forward and
-  backward (memory-bound), the random numbers of dropout, the lookup of characters, the gradient
+- The part of a step that is not spent in matrix products is spent in the LSTM cell, forward and
+  backward (memory-bound), the random numbers for dropout, the lookup of characters, the gradient
   norm and the optimizer. The products themselves are slower than the square one where 128 rows
-  are multiplied by a weight with 16,384 columns.
+  are multiplied by a weight matrix with 16,384 columns.
 - A training process keeps freed memory (`bilm/distributed/process.py`), and so do the benchmarks,
   except while another implementation runs. Setting any `MALLOC_` environment variable turns this
   off.
-- Without a C compiler, or with `BILM_NATIVE=0`, and on CUDA, everything runs in plain PyTorch, with
-  the same numbers. These measurements were made without a GPU and do not apply to one.
+- Without a C compiler, with `BILM_NATIVE=0`, and on CUDA, everything runs in plain PyTorch and
+  computes the same numbers. These measurements were made without a GPU and do not apply to one.
 - For comparison: on two such cores, the original TensorFlow program takes 17 s for a step of 128 x
   20 words at the size of configs/small.json with 50,000 words, and 63 s at the size of
   configs/big.json."""
@@ -186,7 +186,7 @@ def step_part(figures: list[Figure]) -> list[str]:
             f["batch"],
             f["part"],
             _seconds(f["seconds"]),
-            f"{100 * f['seconds'] / totals[f['config']]:.1f} %",
+            f"{100 * f['seconds'] / totals[f['config']]:.1f}%",
         )
         for f in parts
     ]

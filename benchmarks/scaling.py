@@ -1,9 +1,9 @@
 """Measure how the time of a step grows: `python benchmarks/scaling.py`
 
 Measures the step time of the model of configs/small.json for several hidden sizes, rows, unrolled
-steps, vocabularies and corpora, one at a time. Then measures the words per second of real runs
-under DeepSpeed on one rank and on two, with one thread each, and how much a second process
-increases the peak rate of matrix products. Prints one JSON line per figure.
+steps, vocabularies and corpora, one at a time; then words per second of real runs under DeepSpeed
+on one rank and on two, with one thread each, and the factor by which a second process increases the
+peak speed of matrix products. Prints one JSON line per figure.
 """
 
 from __future__ import annotations
@@ -167,9 +167,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=3, help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="threads (default: all cores)",
     )
     parser.add_argument("--only", choices=["axes", "ranks"], help="run one half of the benchmark")
     arguments = parser.parse_args()

@@ -1,10 +1,10 @@
 """Measure the sampled softmax with its optimizer step: `python benchmarks/softmax.py`
 
 Computes loss, gradients and Adagrad for two directions of 2,560 words each, with 512 dimensions and
-8,192 negatives per direction, at vocabularies of 50,000 and 793,471 words. Compares ours; ours
-with one set of negatives for both directions; dense gradients with PyTorch's Adagrad; and PyTorch's
-sparse embedding gradients. Prints one JSON line per figure, including the memory that each
-implementation needs in addition to weights and optimizer state.
+8,192 negatives per direction, at vocabularies of 50,000 and 793,471 words. The implementations are:
+ours; ours with one set of negatives for both directions; dense gradients with PyTorch's Adagrad;
+PyTorch's sparse embedding gradients. Prints one JSON line per figure, including the memory that
+each implementation needs in addition to weights and optimizer state.
 """
 
 from __future__ import annotations
@@ -105,9 +105,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (default: %(default)s)")
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="threads (default: all cores)",
     )
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -1,9 +1,9 @@
 """Measure the parts of a training step: `python benchmarks/step.py --config configs/big.json`
 
 Runs encoder, LSTMs, softmax (each forward and backward), gradient clip and optimizer in one
-process, without DeepSpeed, on words drawn from a Zipf distribution, at the real shapes. Prints one
-JSON line per figure: median seconds with their range, and the share of the product peak (the best
-square product measured in the same run) that the arithmetic of a perfect implementation would need.
+process, without DeepSpeed, on words drawn from Zipf's law, with the real shapes. Prints one JSON
+line per figure: median seconds with their range, and the arithmetic that a perfect implementation
+needs, as a share of the product peak (the best square product measured in the same run).
 """
 
 from __future__ import annotations
@@ -124,14 +124,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", type=Path, default=Path("configs/small.json"))
     parser.add_argument(
-        "--vocabulary", type=int, default=50_000, help="words (default: %(default)s)"
+        "--config", type=Path, default=Path("configs/small.json"), help="model configuration"
     )
-    parser.add_argument("--rows", type=int, default=128, help="default: %(default)s")
-    parser.add_argument("--steps", type=int, default=4, help="default: %(default)s")
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all cores"
+        "--vocabulary", type=int, default=50_000, help="number of words (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rows", type=int, default=128, help="rows of the batch (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=4, help="number of steps (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=len(os.sched_getaffinity(0)),
+        help="threads (default: all cores)",
     )
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_intermixed_args()

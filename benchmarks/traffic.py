@@ -44,7 +44,7 @@ def _counted(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--config", type=Path, required=True, help="configuration file")
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_intermixed_args()

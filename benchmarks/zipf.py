@@ -58,10 +58,12 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, required=True, help="directory to write")
-    parser.add_argument("--vocabulary", type=int, default=50_000, help="words of the softmax")
+    parser.add_argument(
+        "--vocabulary", type=int, default=50_000, help="size of the softmax vocabulary"
+    )
     parser.add_argument("--types", type=int, help="word types (default: the vocabulary)")
-    parser.add_argument("--words", type=int, default=1_000_000, help="approximate size")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--words", type=int, default=1_000_000, help="approximate number of words")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the text (default: 1)")
     arguments = parser.parse_args()
     types = arguments.types or arguments.vocabulary
     with atomic_directory(arguments.output, CorpusError) as temporary:

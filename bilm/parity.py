@@ -1,14 +1,14 @@
-"""`python -m bilm.parity FILE.npz ...`: compare bilm with figures of the original implementation.
+"""`python -m bilm.parity FILE.npz ...`: compare bilm with the original implementation.
 
 There are three kinds of files:
 - a training trace (weights before, batches, losses, gradient norms, weights and states after) is
-  replayed through the model, the loss, the clipping and the optimizer;
+  replayed with the model, the loss, the clipping and the optimizer;
 - embeddings (with options.json and weights.hdf5 in the same directory) are computed by
   `bilm.Embedder` from the words that the file spells in characters;
 - a sampled softmax is computed from its weights, with its gradients.
 
-The command prints the greatest absolute difference of each figure. It exits with 0 if all are
-within 1e-5, and with 1 otherwise.
+The command prints the largest absolute difference of each quantity. It exits with code 0 if all
+differences are within 1e-5, and with code 1 otherwise.
 """
 
 from __future__ import annotations

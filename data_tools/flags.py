@@ -33,7 +33,7 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="PATTERN",
-        help="file or quoted pattern, may be repeated; .txt, .jsonl, .csv or .tsv, each also with "
+        help="file or quoted pattern; may be repeated; .txt, .jsonl, .csv or .tsv, each also with "
         ".gz, .bz2, .xz or .zst",
     )
     add(
@@ -43,7 +43,7 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
         help="content of a line, field or cell; documents are split into sentences (default: "
         "%(default)s)",
     )
-    add("--format", choices=FORMATS, help="format of all inputs (default: by their extensions)")
+    add("--format", choices=FORMATS, help="format of all inputs (default: by file extension)")
     add(
         "--field",
         default=DEFAULT_FIELD,
@@ -67,13 +67,13 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=int,
         metavar="N",
-        help="number of tokenizing processes; does not affect the output (default: all cores)",
+        help="number of worker processes; does not affect the output (default: all cores)",
     )
     add(
         "--seed",
         type=int,
         default=0,
-        help="seed of the held-out choice, the sentencepiece sample and the shuffle (default: 0)",
+        help="seed of the held-out split, the sentencepiece sample and the shuffle (default: 0)",
     )
 
 

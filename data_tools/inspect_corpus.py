@@ -35,16 +35,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("corpus", type=Path, help="a corpus directory")
     parser.add_argument(
-        "--verify", action="store_true", help="check the digest of every file first"
+        "--verify", action="store_true", help="verify the digest of every file first"
     )
     parser.add_argument("--json", action="store_true", help="print the summary as a JSON object")
     parser.add_argument(
-        "--words", type=int, default=10, help="first and last words to show (default: 10)"
+        "--words",
+        type=int,
+        default=10,
+        help="words to show from each end of the vocabulary (default: 10)",
     )
     parser.add_argument(
         "--samples", type=int, default=5, help="sentences to show per split (default: 5)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the sampled sentences (default: 0)"
+    )
     args = parser.parse_args(argv)
     if min(args.words, args.samples, args.seed) < 0:
         raise ConfigError("--words, --samples and --seed must not be negative")

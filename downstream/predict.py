@@ -54,7 +54,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--classifier", type=Path, required=True, help="a report of downstream.classify")
+    add("--classifier", type=Path, required=True, help="output directory of downstream.classify")
     add("--input", type=Path, required=True, help=".csv, .tsv, .jsonl or .txt, plain or .gz")
     add("--output", type=Path, required=True, help="file of predictions, .csv or .jsonl")
     add(
@@ -63,7 +63,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="names or numbers (from 1) of the text columns, separated by commas "
         "(default: %(default)s)",
     )
-    add("--format", choices=get_args(Format), help="format of the input (default: by extension)")
+    add(
+        "--format",
+        choices=get_args(Format),
+        help="format of the input (default: by file extension)",
+    )
     add(
         "--header",
         action=argparse.BooleanOptionalAction,

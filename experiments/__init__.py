@@ -1,1 +1,1 @@
-"""The experiment of docs/results.md: run it with `make results DATA=DIR`."""
+"""The experiment of docs/results.md: `make results DATA=DIR` repeats it from the texts."""

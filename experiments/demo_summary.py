@@ -15,7 +15,7 @@ MAX_EXCESS = 0.15  # relative to the best possible perplexity
 
 
 def main() -> int:
-    """Print held-out perplexity with its limit, the senses of a word, and the classifiers."""
+    """Print the held-out perplexity, the senses of a word, and the accuracy of classifiers."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("directory", type=Path, help="the output directory of make demo")
     directory = parser.parse_args().directory
@@ -43,7 +43,7 @@ def main() -> int:
     )
     worst = max(best[f"perplexity_{name}"] for name in DIRECTIONS) / limit - 1
     if worst > MAX_EXCESS:
-        print(f"\nerror: the perplexity is more than {MAX_EXCESS:.0%} above the limit")
+        print(f"\nThe perplexity is more than {MAX_EXCESS:.0%} above the limit, which is too high.")
         return 1
     return 0
 

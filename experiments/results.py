@@ -1,9 +1,9 @@
 """Run the experiment of docs/results.md: `python -m experiments.results --data DIR --work DIR`.
 
 Pretrains a biLM on news, continues its training on film reviews, and compares heads on the frozen
-biLMs with baselines. Every stage is one of the documented commands. Takes several hours on two
-cores. After an interruption, run it again to resume, even in the middle of pretraining. Writes the
-page and its plots at the end.
+biLMs with baselines. Every stage is one of the documented commands. The command
+takes several hours on two cores. Run it again after an interruption to resume, even in the middle
+of pretraining. At the end it writes the page and its plots.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--work",
         type=Path,
         default=Path("results"),
-        help="directory of everything that the stages write (default: results)",
+        help="directory for all output of the stages (default: results)",
     )
-    parser.add_argument("--ranks", type=int, default=2, help="ranks of pretraining (default: 2)")
+    parser.add_argument(
+        "--ranks", type=int, default=2, help="number of ranks in pretraining (default: 2)"
+    )
     parser.add_argument(
         "--parts",
         nargs="+",

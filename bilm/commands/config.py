@@ -19,7 +19,7 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, help="a configuration, for example configs/big.json")
+    parser.add_argument("file", type=Path, help="a configuration file, such as configs/big.json")
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_args()
     print(load_config(arguments.file, arguments.override).model_dump_json(indent=2))

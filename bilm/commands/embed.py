@@ -2,7 +2,7 @@
 
 MODEL is a run (its best model is used), a model directory, or a directory with options.json and
 weights.hdf5; alternatively, pass these two files as --options and --weights. TEXT has one sentence
-per line and may be compressed (.gz, .bz2, .xz, .zst). The output has the published form: datasets
+per line and may be compressed (.gz, .bz2, .xz, .zst). The output has the published format: datasets
 "0", "1", ... by line number, each of shape (layers + 1, words, 2 x dim). An empty line has 0 words,
 or zeros if pooled.
 
@@ -75,7 +75,12 @@ def _parse() -> Arguments:
     add("--vocab", type=Path, help="the vocabulary of --weights, for a model with word ids")
     add("--input", type=Path, required=True, help="the text, one sentence per line")
     add("--output", type=Path, required=True, help="the HDF5 file to write")
-    add("--dtype", choices=["float32", "float16"], default="float32", help="(default: float32)")
+    add(
+        "--dtype",
+        choices=["float32", "float16"],
+        default="float32",
+        help="output type (default: float32)",
+    )
     add(
         "--layers",
         default="all",
@@ -85,23 +90,27 @@ def _parse() -> Arguments:
         "--pool",
         choices=["none", "mean", "max", "mean_max"],
         default="none",
-        help="one vector per line instead of one per word (default: none)",
+        help="pooling that yields one vector per line instead of one per word (default: none)",
     )
     add(
         "--tokenizer",
         choices=["whitespace", "moses"],
-        help="default: the tokenizer of the model; use whitespace for tokenized text",
+        help="tokenizer (default: that of the model); use whitespace for tokenized text",
     )
     add(
         "--state",
         choices=["reset", "warm"],
         default="reset",
-        help="see docs/embedding.md (default: reset)",
+        help="initial LSTM state of a sentence; see docs/embedding.md (default: reset)",
     )
     add("--compression", choices=["gzip", "lzf"], help="compress the HDF5 file")
-    add("--batch-words", type=int, help="number of words to compute together")
+    add("--batch-words", type=int, help="maximum number of words to process together")
     add("--overwrite", action="store_true", help="replace an existing output")
-    add("--progress", action="store_true", help="show a progress bar even without a terminal")
+    add(
+        "--progress",
+        action="store_true",
+        help="show a progress bar even if stderr is not a terminal",
+    )
     return Arguments(**vars(parser.parse_args()))
 
 

@@ -1,10 +1,10 @@
-"""Held-out perplexity: `python launch/evaluate.py --model MODEL --corpus CORPUS`
+"""Measure held-out perplexity: `python launch/evaluate.py --model MODEL --corpus CORPUS`
 
 MODEL is a run (its best model), a model directory, or a directory with options.json, weights.hdf5
-with a softmax, and vocab.txt. CORPUS is any corpus with the same vocabulary. Uses the full softmax,
-no dropout, and states carried from zero; prints the perplexity forward, backward, and their
-geometric mean. With `deepspeed launch/evaluate.py ...` the ranks share the rows, and the result is
-the same.
+with a softmax, and vocab.txt. CORPUS is any corpus with the same vocabulary. The command
+uses the full softmax, no dropout, and states that start at zero and are carried over. It prints the
+forward perplexity, the backward perplexity, and their geometric mean. With
+`deepspeed launch/evaluate.py ...` the ranks share the rows, and the result is the same.
 """
 
 from __future__ import annotations
@@ -57,9 +57,12 @@ def _parse() -> Options:
     )
     parser.add_argument("--model", type=Path, required=True, help="a run or a model")
     parser.add_argument("--corpus", type=Path, required=True, help="a corpus directory")
-    parser.add_argument("--split", default="heldout", help="default: heldout")
+    parser.add_argument("--split", default="heldout", help="split to evaluate (default: heldout)")
     parser.add_argument(
-        "--rows", type=int, default=32, help="rows that the text is cut into (default: 32)"
+        "--rows",
+        type=int,
+        default=32,
+        help="number of rows that the text is cut into (default: 32)",
     )
     parser.add_argument(
         "--unroll", type=int, default=20, help="words per row and step (default: 20)"
@@ -112,12 +115,14 @@ def _evaluate(options: Options) -> Perplexity:
 def _check_fit(source: PretrainedBiLm, corpus: Corpus, options: Options) -> None:
     if source.model.softmax is None or source.vocabulary is None:
         missing = "softmax" if source.model.softmax is None else "vocabulary (vocab.txt)"
-        raise CheckpointError(f"{options.model} has no {missing}, so it has no perplexity")
+        raise CheckpointError(
+            f"{options.model} has no {missing}, so its perplexity cannot be computed"
+        )
     if source.vocabulary.words != corpus.vocabulary.words:
         raise ConfigError(
             f"{options.model} and {options.corpus} have different vocabularies "
             f"({len(source.vocabulary):,} and {corpus.vocabulary_size:,} words); build the corpus "
-            "with that of the model: python -m data_tools.build_shards --vocab ..."
+            "with the vocabulary of the model: python -m data_tools.build_shards --vocab ..."
         )
 
 

@@ -58,7 +58,10 @@ def _parse() -> Arguments:
         "--published", type=Path, help="the directory for options.json and weights.hdf5"
     )
     parser.add_argument(
-        "--which", choices=["best", "newest"], default="best", help="which weights (default: best)"
+        "--which",
+        choices=["best", "newest"],
+        default="best",
+        help="weights to export (default: best)",
     )
     parser.add_argument(
         "--without-softmax",

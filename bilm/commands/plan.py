@@ -1,7 +1,7 @@
 """`launch/pretrain.py --plan`: the resources that a run will need.
 
-Reads the configuration and `corpus.json`, nothing else. All figures follow from the shapes; the
-hours also need a measured throughput. Memory is that of the algorithm, without the memory of the
+Reads only the configuration and `corpus.json`. All figures are computed from the shapes; the hours
+also require a measured throughput. Memory is that of the algorithm, without the memory of the
 libraries (a process with torch and DeepSpeed starts at about 0.4 GB).
 """
 

@@ -65,7 +65,7 @@ def _parse() -> Options:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", type=Path, required=True, help="for example configs/big.json")
+    parser.add_argument("--config", type=Path, required=True, help="configuration file")
     parser.add_argument(
         "--fresh", action="store_true", help="fail if output_dir already contains a run"
     )
@@ -77,10 +77,10 @@ def _parse() -> Options:
     parser.add_argument(
         "--words-per-second",
         type=float,
-        help="measured throughput of one rank, for the hours of --plan",
+        help="measured throughput of one rank, from which --plan computes the hours",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="run one step at the real shapes and write nothing"
+        "--dry-run", action="store_true", help="run one step with the real shapes and write nothing"
     )
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # from the launcher
     parser.add_argument("override", nargs="*", help="section.key=value")

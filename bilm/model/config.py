@@ -24,13 +24,14 @@ class CharacterConfig(Section):
         tuple[tuple[Width, Width], ...], Field(min_length=1, max_length=MAX_LAYERS)
     ] = Field(description="the convolutions, as [width, count] pairs")
     num_highway: Annotated[int, Field(ge=0, le=MAX_LAYERS)] = Field(
-        description="highway layers after the convolutions"
+        description="number of highway layers after the convolutions"
     )
     activation: Literal["relu", "tanh"] = Field(
         "relu", description="applied after the maximum over positions"
     )
     max_characters: Annotated[int, Field(ge=3, le=(1 << 15) - 1)] = Field(
-        50, description="ids per word, including both word boundaries; longer words are truncated"
+        50,
+        description="character ids per word, with both word boundaries; longer words are truncated",
     )
 
     @property
@@ -52,15 +53,15 @@ class CharacterConfig(Section):
 class LstmConfig(Section):
     """The stacked LSTMs, one stack per direction."""
 
-    dim: Width = Field(description="units (the width of the cell state)")
+    dim: Width = Field(description="number of units (the width of the cell state)")
     projection_dim: Width = Field(
         description="width of the output and of a word's vector; no projection if equal to dim"
     )
     num_layers: Annotated[int, Field(ge=1, le=MAX_LAYERS)] = Field(
-        description="layers per direction"
+        description="number of layers per direction"
     )
     cell_clip: Annotated[float, Field(gt=0)] | None = Field(
-        3.0, description="bound of the absolute values of the cell state; null for no clipping"
+        3.0, description="bound on the absolute values of the cell state; null for no clipping"
     )
     projection_clip: Annotated[float, Field(gt=0)] | None = Field(
         3.0, description="the same for the projected output; no effect without a projection"
@@ -83,7 +84,7 @@ class SoftmaxConfig(Section):
     """The softmax over the vocabulary, shared by both directions."""
 
     kind: Literal["sampled", "full"] = Field(
-        "sampled", description="the softmax in training; evaluation always uses the full one"
+        "sampled", description="the softmax used in training; evaluation always uses the full one"
     )
     num_negatives: PositiveInt = Field(
         8192, description="distinct negatives per step and direction of the sampled softmax"
@@ -106,7 +107,7 @@ class ModelConfig(Section):
     softmax: SoftmaxConfig = SoftmaxConfig()
     dropout: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.1,
-        description="share of each layer's inputs and of the top output set to zero in training",
+        description="share of each layer's inputs and of the top output to set to zero in training",
     )
     bidirectional: bool = Field(True, description="false trains the forward direction only")
 
@@ -119,7 +120,7 @@ class ModelConfig(Section):
     def _tying_needs_word_ids(self) -> ModelConfig:
         if self.softmax.tied_to_input and self.characters is not None:
             raise ValueError(
-                "softmax.tied_to_input is true, but a model of characters has no word embeddings; "
-                "set it to false, or set model.characters to null"
+                "softmax.tied_to_input is true, but a model that reads characters has no word "
+                "embeddings; set it to false, or set model.characters to null"
             )
         return self

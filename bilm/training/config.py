@@ -30,11 +30,12 @@ class DataConfig(Section):
     """The corpus, and the shape of its batches."""
 
     corpus: Annotated[str, Field(min_length=1)] = Field(
-        description="directory made by data_tools.build_corpus"
+        description="directory written by data_tools.build_corpus"
     )
     unroll_steps: PositiveInt = Field(
         20,
-        description="words per row and step; gradients stop there, states are carried over",
+        description="words per row and step; gradients are truncated there, and LSTM states are "
+        "carried over",
     )
     num_workers: Annotated[int, Field(ge=0, le=64)] = Field(
         1, description="threads per rank that prepare batches in advance; 0 for none"
@@ -46,8 +47,8 @@ class OptimizerConfig(Section):
 
     name: Literal["adagrad", "adam", "adamw"] = Field(
         "adagrad",
-        description="adagrad is the published optimizer; adam updates only the rows with a "
-        "gradient in a sampled softmax; adamw needs softmax.kind full",
+        description="adagrad is the published optimizer; with a sampled softmax, adam "
+        "updates only the rows that have a gradient; adamw requires softmax.kind full",
     )
     learning_rate: Annotated[float, Field(gt=0)] = Field(
         0.2, description="the maximum of the schedule; not scaled by the number of ranks"
@@ -59,7 +60,9 @@ class OptimizerConfig(Section):
         0.0, description="added to the root of the sums of squares (for Adam, about 1e-8)"
     )
     betas: tuple[Decay, Decay] = Field((0.9, 0.999), description="the two decay rates of Adam")
-    weight_decay: Annotated[float, Field(ge=0)] = Field(0.0, description="only for adamw")
+    weight_decay: Annotated[float, Field(ge=0)] = Field(
+        0.0, description="weight decay; only for adamw"
+    )
     warmup_steps: Annotated[int, Field(ge=0)] = Field(
         0, description="steps over which the learning rate increases linearly from 0"
     )
@@ -79,7 +82,7 @@ class OptimizerConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """Held-out perplexity during training, by the full softmax."""
+    """Held-out perplexity during training, with the full softmax."""
 
     every_steps: PositiveInt | None = Field(
         None, description="optimizer steps between evaluations; null for once per epoch"
@@ -97,13 +100,15 @@ class CheckpointConfig(Section):
     """Checkpoints, from which an interrupted run resumes."""
 
     every_steps: PositiveInt = Field(1000, description="optimizer steps between checkpoints")
-    keep_last: PositiveInt = Field(2, description="checkpoints to keep besides the best one")
+    keep_last: PositiveInt = Field(
+        2, description="number of checkpoints to keep in addition to the best one"
+    )
 
 
 class LogConfig(Section):
     """The logs and how often they are written."""
 
-    every_steps: PositiveInt = Field(100, description="steps per line of metrics.jsonl")
+    every_steps: PositiveInt = Field(100, description="steps between lines of metrics.jsonl")
     histograms_every_steps: PositiveInt | None = Field(
         5000, description="steps between histograms and update ratios; null for never"
     )
@@ -115,12 +120,13 @@ class TrainConfig(Section):
     output_dir: Annotated[str, Field(min_length=1)] = Field(
         description="directory for the checkpoints, metrics and best model of the run"
     )
-    num_epochs: PositiveInt = Field(10, description="passes over the training split")
+    num_epochs: PositiveInt = Field(10, description="number of passes over the training split")
     max_steps: PositiveInt | None = Field(
         None, description="stop after this many optimizer steps; null for all epochs"
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
-        0, description="determines initial weights, order of the text, negatives and dropout"
+        0,
+        description="determines the initial weights, the text order, the negatives and dropout",
     )
     init_from: Annotated[str, Field(min_length=1)] | None = Field(
         None,
@@ -128,12 +134,12 @@ class TrainConfig(Section):
         "options.json and weights.hdf5; words in both vocabularies keep their softmax rows",
     )
     precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="type of matrix products; weights, cells and sums stay float32"
+        "float32", description="data type of matrix products; weights, cells and sums stay float32"
     )
     optimizer: OptimizerConfig = OptimizerConfig()
     max_gradient_norm: Annotated[float, Field(gt=0)] | None = Field(
         10.0,
-        description="limit of the norm over all gradients, softmax rows included; larger gradients "
+        description="limit on the norm of all gradients, including softmax rows; larger gradients "
         "are scaled down to it; null for no clipping",
     )
     evaluation: EvaluationConfig = EvaluationConfig()
@@ -145,7 +151,7 @@ class TrainConfig(Section):
 
 
 class ZeroConfig(Section):
-    """ZeRO: partitioning over ranks."""
+    """ZeRO, which partitions the training state across ranks."""
 
     refused_keys: ClassVar[dict[str, str]] = {
         "offload_optimizer": "it would need DeepSpeed's CPU optimizers, which clip differently",
@@ -153,14 +159,18 @@ class ZeroConfig(Section):
     }
 
     stage: Annotated[int, Field(ge=0, le=3)] = Field(
-        0, description="0 to 3; above 0 only with softmax.kind full (sparse gradients need 0)"
+        0, description="0 to 3; above 0 only with softmax.kind full (sparse gradients require 0)"
     )
-    overlap_comm: bool | None = Field(None, description="send gradients during backward")
+    overlap_comm: bool | None = Field(None, description="send gradients during the backward pass")
     contiguous_gradients: bool | None = Field(
         None, description="copy gradients to a contiguous buffer"
     )
-    reduce_bucket_size: PositiveInt | None = Field(None, description="elements reduced at once")
-    allgather_bucket_size: PositiveInt | None = Field(None, description="elements gathered at once")
+    reduce_bucket_size: PositiveInt | None = Field(
+        None, description="number of elements reduced at once"
+    )
+    allgather_bucket_size: PositiveInt | None = Field(
+        None, description="number of elements gathered at once"
+    )
     stage3_param_persistence_threshold: Annotated[int, Field(ge=0)] | None = Field(
         None, description="weights with fewer elements are not partitioned (stage 3)"
     )
@@ -174,7 +184,7 @@ class DeepSpeedConfig(Section):
 
     # Keys of DeepSpeed that are not supported, and what to use instead.
     refused_keys: ClassVar[dict[str, str]] = {
-        "train_micro_batch_size_per_gpu": "it follows from train_batch_size, "
+        "train_micro_batch_size_per_gpu": "it is computed from train_batch_size, "
         "gradient_accumulation_steps and the number of ranks",
         "gradient_clipping": "it ignores sparse gradients; set train.max_gradient_norm",
         "optimizer": "set train.optimizer",
@@ -190,19 +200,21 @@ class DeepSpeedConfig(Section):
         description="rows of the global batch, over all ranks; each rank gets an equal part"
     )
     gradient_accumulation_steps: PositiveInt = Field(
-        1, description="micro-batches into which a rank divides its rows of a step"
+        1, description="number of micro-batches into which a rank divides its rows in a step"
     )
     zero_optimization: ZeroConfig = ZeroConfig()
     communication_data_type: Literal["fp32", "bf16"] | None = Field(
-        None, description="type in which gradients are sent; null for their own type"
+        None, description="data type in which gradients are sent; null for their own type"
     )
     prescale_gradients: bool = Field(False, description="divide gradients before the reduction")
     steps_per_print: PositiveInt | None = Field(
         None, description="steps between DeepSpeed's own log lines"
     )
-    wall_clock_breakdown: bool = Field(False, description="DeepSpeed's own timings")
-    comms_logger: JsonObject | None = Field(None, description="DeepSpeed's log of communication")
-    flops_profiler: JsonObject | None = Field(None, description="DeepSpeed's profiler")
+    wall_clock_breakdown: bool = Field(False, description="log DeepSpeed's own timings")
+    comms_logger: JsonObject | None = Field(
+        None, description="settings of DeepSpeed's communication log"
+    )
+    flops_profiler: JsonObject | None = Field(None, description="settings of DeepSpeed's profiler")
 
     @model_validator(mode="after")
     def _check_accumulation(self) -> DeepSpeedConfig:

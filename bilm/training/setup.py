@@ -63,7 +63,7 @@ def train(config: Config, fresh: bool = False) -> int:
 
 
 def dry_run(config: Config) -> int:
-    """Take one optimizer step at the real shapes, in a temporary directory."""
+    """Take one optimizer step with the real shapes, in a temporary directory."""
     with tempfile.TemporaryDirectory() as directory:
         section = config.train.model_copy(update={"output_dir": directory})
         config = config.model_copy(update={"train": section})

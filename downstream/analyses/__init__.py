@@ -1,1 +1,1 @@
-"""Analyses of a trained biLM; each is a command that writes results, a page and a plot."""
+"""Analyses of a trained biLM; each is a command that writes figures, a page and a plot."""

@@ -1,6 +1,6 @@
 """Compare all layers with single layers: `python -m downstream.analyses.layers --model DIR ...`.
 
-Takes the flags of `python -m downstream.classify`. Trains its head on the trainable mix, on the
+Accepts the flags of `python -m downstream.classify`. Trains a head on the trainable mix, on the
 plain average, and on each layer alone, with several seeds each.
 """
 

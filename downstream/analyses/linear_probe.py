@@ -1,7 +1,7 @@
 """Linear probes for the tags of words in context, one per layer.
 
 A probe is logistic regression from the vector of a word in its sentence to its tag in a CoNLL-U
-file. The words are those of the file; the tokenizer of the model is not used.
+file. The words are taken from the file; the model's tokenizer is not used.
 
 Memory: 4 x max-words x layers x dim bytes for the training words (0.15 GB for 50,000 at 3 x 256).
 """

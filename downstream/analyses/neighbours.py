@@ -2,8 +2,8 @@
 
 For each layer, lists the occurrences of the word whose vectors are nearest by cosine to those of a
 few queries, with their sentences, and plots all occurrences in two dimensions (PCA). Layer 0 has no
-context, so all occurrences with the same spelling have equal vectors. With labelled text, the plot
-is colored by label, and the share of neighbours with the label of the query is measured.
+context: all occurrences of one spelling have the same vector. With labelled text, the plot is
+colored by label, and the share of neighbours with the label of the query is measured.
 """
 
 from __future__ import annotations
@@ -117,17 +117,17 @@ def _parse(argv: Sequence[str] | None) -> NeighbourOptions:
         action="append",
         default=[],
         metavar="SENTENCE",
-        help="a sentence with the word, whose neighbours are listed (may be repeated; default: "
+        help="a sentence with the word; its neighbours are listed (may be repeated; default: "
         "occurrences in the text)",
     )
     parser.add_argument(
-        "--queries", type=int, default=3, help="queries taken from the text (default: 3)"
+        "--queries", type=int, default=3, help="number of queries taken from the text (default: 3)"
     )
     parser.add_argument(
         "--neighbours", type=int, default=5, help="neighbours listed per query (default: 5)"
     )
     parser.add_argument(
-        "--max-occurrences", type=int, default=1000, help="occurrences to read (default: 1000)"
+        "--max-occurrences", type=int, default=1000, help="maximum number to read (default: 1000)"
     )
     parser.add_argument("--label-column", help="name of the label column, or its number from 1")
     parser.add_argument(
@@ -203,13 +203,13 @@ def neighbours_page(result: NeighbourResult) -> Page:
     paragraphs = [f"# Neighbours of *{word}* in context", f"{count:,} occurrences."]
     if result.purities is not None:
         shares = ", ".join(
-            f"layer {i} {100 * share:.1f} %" for i, share in enumerate(result.purities)
+            f"layer {i} {100 * share:.1f}%" for i, share in enumerate(result.purities)
         )
         labels = Counter(occurrence.label for occurrence in result.occurrences)
         chance = sum((n / count) ** 2 for n in labels.values())
         paragraphs.append(
             f"Share of the {NEIGHBOURS_COMPARED} nearest neighbours with the same label: {shares} "
-            f"(about {100 * chance:.1f} % by chance)."
+            f"(by chance about {100 * chance:.1f}%)."
         )
     for layer, queries in enumerate(result.layers):
         paragraphs.append(f"## {layer_name(layer).capitalize()}")
@@ -264,9 +264,9 @@ def plot_occurrences(result: NeighbourResult) -> Any:
                 label=None if result.purities is None else "other" if i < 0 else colored[i],
             )
         title = layer_name(layer)
-        title += f": {100 * variance:.0f} % of the variance" if variance > 0 else ": all equal"
+        title += f": {100 * variance:.0f}% of the variance" if variance > 0 else ": all equal"
         if result.purities is not None:
-            title += f"\nneighbours with the same label: {100 * result.purities[layer]:.0f} %"
+            title += f"\nneighbours of the same label: {100 * result.purities[layer]:.0f}%"
         axis.set_title(title, fontsize="medium")
         axis.set_xticks([])
         axis.set_yticks([])

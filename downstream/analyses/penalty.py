@@ -1,8 +1,8 @@
 """Compare penalties on the mix: `python -m downstream.analyses.penalty --model DIR ...`.
 
-Takes the flags of `python -m downstream.classify`. Trains its head with the trainable mix once per
+Accepts the flags of `python -m downstream.classify`. Trains a head with the trainable mix once per
 strength and seed, and reports accuracy and the learned layer weights. A strong penalty keeps the
-mix at the plain average; with a weak one, the task determines it.
+mix at the plain average; with a weak penalty, the task determines the mix.
 """
 
 from __future__ import annotations

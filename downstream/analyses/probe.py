@@ -2,7 +2,7 @@
 
 Fits a linear probe (logistic regression) per layer, from the vector of a word in its sentence to
 its tag in CoNLL-U files, and compares it with the most frequent tag of each word. The words are
-those of the files; the tokenizer of the model is not used.
+taken from the files; the model's tokenizer is not used.
 
 Memory: 4 x max-words x layers x dim bytes for the training words (0.15 GB for 50,000 at 3 x 256).
 """
@@ -69,10 +69,10 @@ def _parse(argv: Sequence[str] | None) -> ProbeOptions:
         "--max-words",
         type=int,
         default=50_000,
-        help="maximum number of words per file, in sentences drawn by the seed (default: 50000)",
+        help="maximum number of words per file, in randomly drawn sentences (default: 50000)",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="seed that draws the sentences (default: 0)"
+        "--seed", type=int, default=0, help="seed of the drawn sentences (default: 0)"
     )
     parser.add_argument(
         "--strength",

@@ -1,7 +1,7 @@
-"""Vary the training set size: `python -m downstream.analyses.sample_efficiency --model DIR ...`.
+"""Compare training set sizes: `python -m downstream.analyses.sample_efficiency --model DIR ...`.
 
-Takes the flags of `python -m downstream.classify`. The head is trained on 1, 3, 10, 30 and 100 % of
-the training texts, with early stopping on the same share of the validation texts. It is compared
+Accepts the flags of `python -m downstream.classify`. The head is trained on 1, 3, 10, 30 and 100%
+of the training texts (and stopped early on the same share of the validation texts). It is compared
 with TF-IDF and logistic regression and, with `--vectors`, with the mean of word vectors. The test
 set is always the same. The texts are drawn with the seed, and a larger share contains the smaller
 ones. With few texts, batches are smaller too, unless `--batch-size` is given.
@@ -109,7 +109,7 @@ def compare_shares(
         by_seed = []
         for seed, part in zip(seeds, parts, strict=True):
             accuracies = _accuracies(settings, part, seed, progress)
-            shown = ", ".join(f"{name} {100 * value:.2f} %" for name, value in accuracies.items())
+            shown = ", ".join(f"{name} {100 * value:.2f}%" for name, value in accuracies.items())
             logger.info("%.3g of the training texts, seed %d: %s", share, seed, shown)
             by_seed.append(accuracies)
         methods = {
@@ -204,7 +204,7 @@ def plot_shares(comparison: ShareComparison) -> Any:
         axis.plot(counts, means, "o-", color=color, label=NAMES[method])
         axis.fill_between(counts, low, high, color=color, alpha=0.18, linewidth=0)
     axis.set_xscale("log")
-    labels = [f"{f.num_texts:,}\n{100 * f.share:.3g} %" for f in comparison.shares]
+    labels = [f"{f.num_texts:,}\n{100 * f.share:.3g}%" for f in comparison.shares]
     axis.set_xticks(counts, labels)
     axis.minorticks_off()
     axis.set_xlabel("training texts")

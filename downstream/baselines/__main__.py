@@ -1,8 +1,8 @@
 """Score baselines: `python -m downstream.baselines --train ... --test ... --output DIR`.
 
-Uses the same files, split and scores as `python -m downstream.classify`, and takes the same flags;
-those of the head and its training apply to the untrained biLM. `--vectors` is the file of word
-vectors that are averaged; the untrained biLM has the shape of `--model`.
+Uses the same files, split and scores as `python -m downstream.classify`, and accepts the same
+flags; those of the head and its training apply to the untrained biLM. `--vectors` is the file of
+word vectors to average; `--model` is the biLM whose shape is used for the untrained biLM.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _add_which(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--which",
-        help=f"comma-separated names out of {','.join(NAMES)} (default: all, but glove only with "
+        help=f"comma-separated names from {','.join(NAMES)} (default: all, but glove only with "
         "--vectors and untrained only with --model)",
     )
 

@@ -41,17 +41,17 @@ class DataSettings(Section):
     )
     validation_share: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.1,
-        description="share of each class of the training texts used for validation, unless "
-        "validation is given",
+        description="share of each class of the training texts to use for validation if no "
+        "validation file is given",
     )
     label_column: Name = Field("label", description="name or number (from 1) of the label column")
     text_columns: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
         ("text",),
-        description="names or numbers of the text columns, separated by commas; joined by a space",
+        description="comma-separated names or numbers of the text columns; joined with spaces",
     )
-    format: Format | None = Field(None, description="file format (default: by the extension)")
+    format: Format | None = Field(None, description="file format (default: by file extension)")
     header: bool | None = Field(
-        None, description="whether .csv and .tsv have one (default: if a column is given by name)"
+        None, description="whether files have a header (default: if a column is given by name)"
     )
     tokenized: bool = Field(
         False, description="the texts are tokenized, with spaces between words; skip the tokenizer"
@@ -67,7 +67,7 @@ class MixSettings(Section):
         description=f"one or more of {MIX_NAMES}, separated by commas; several are compared",
     )
     weights: tuple[float, ...] | None = Field(
-        None, description="weights of the frozen mix before the softmax (default: by the seed)"
+        None, description="weights of the frozen mix before the softmax (default: random)"
     )
     gamma: float = Field(1.0, description="scale of the mix; the initial value if it is trained")
     penalty: Annotated[float, Field(ge=0)] = Field(
@@ -105,7 +105,9 @@ class HeadSettings(Section):
         description="width of a hidden layer before the output; 0 for none (default: 256 for "
         "mean, max and mean_max, none for the others)",
     )
-    encoder_dim: PositiveInt = Field(128, description="units per direction of bilstm and gru")
+    encoder_dim: PositiveInt = Field(
+        128, description="units per direction of bilstm and gru; width of attention"
+    )
     dropout: Share = Field(0.3, description="dropout rate of the text's vector")
     vectors: Name | None = Field(
         None,
@@ -150,11 +152,12 @@ class TrainingSettings(Section):
     )
     num_seeds: Annotated[int, Field(ge=1, le=100)] = Field(
         1,
-        description="heads trained per mix, each with its own seed; the mean and standard "
-        "deviation are reported",
+        description="number of heads to train per mix, each with its own seed; the mean and "
+        "standard deviation are reported",
     )
     epochs: PositiveInt | None = Field(
-        None, description="maximum (default: 12 for mean, max and mean_max, 6 for the others)"
+        None,
+        description="maximum number (default: 12 for mean, max and mean_max, 6 for the others)",
     )
     patience: PositiveInt = Field(
         4, description="stop after this many epochs without a better validation accuracy"
@@ -182,7 +185,7 @@ class FineTuneSettings(Section):
     learning_rate: Annotated[float, Field(gt=0)] = Field(
         0.05, description="learning rate of Adagrad, as in pretraining"
     )
-    batch_size: PositiveInt = Field(32, description="rows of the batch")
+    batch_size: PositiveInt = Field(32, description="number of rows of the batch")
     heldout_share: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.02, description="share of the texts held out to measure perplexity before and after"
     )
@@ -287,6 +290,6 @@ def batch_size_for(num_texts: int, usual: int) -> int:
     """Return the usual batch size, or a smaller one that gives about 25 steps per epoch.
 
     Heads standardize their input by running statistics and train for few epochs; with one step per
-    epoch they do not converge. On 73 news texts this raised the accuracy from 26 to 68 %.
+    epoch they do not converge. On 73 news texts this raised the accuracy from 26% to 68%.
     """
     return min(usual, max(MIN_BATCH_SIZE, num_texts // MIN_STEPS_PER_EPOCH))

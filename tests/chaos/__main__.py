@@ -105,7 +105,7 @@ def _page(before: str, figures: dict[int, dict[str, Any]]) -> str:
     names = ("torch", "deepspeed", "numpy", "safetensors", "h5py", "hypothesis")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     rows = [
-        "| | what | tried | passed | worst seen | seconds | date |",
+        "| | test | cases | passed | worst case | seconds | date |",
         "|---|---|---|---|---|---|---|",
     ]
     for number in sorted(figures):

@@ -76,5 +76,6 @@ def test_every_field_matters(tmp_path: Path) -> None:
                     rejected += 1
         assert results.tried > 100, results.tried
         results.worst = (
-            f"{rejected} rejected, {results.passed - rejected} gave another curve, 0 without effect"
+            f"{rejected} rejected, {results.passed - rejected} changed the loss curve, "
+            "0 had no effect"
         )

@@ -58,7 +58,7 @@ def fails(command: list[str]) -> str:
 
 @pytest.mark.timeout(900)
 def test_full_disk(tmp_path: Path) -> None:
-    with row(6, "full disk while writing a checkpoint, metrics, a corpus, vectors") as results:
+    with row(6, "full disk while writing a checkpoint, metrics, a corpus or vectors") as results:
         corpus = build_demo_corpus(tmp_path)
         text = tmp_path / "text" / "train.txt"
         model = tmp_path / "m" / "run"

@@ -18,7 +18,7 @@ from tests.chaos.results import Row, row
 from tests.chaos.sandbox import make_artifacts
 from tests.conftest import ROOT
 
-TITLE = "Fuzzing"
+TITLE = "fuzzing"
 SEED = 20180215
 # A hundred thousand in total, with fewer of the slow ones.
 COUNTS = {

@@ -21,7 +21,7 @@ from tests.chaos.results import Row, row
 from tests.chaos.sandbox import SECRET, make_artifacts, make_sandbox
 from tests.conftest import ROOT
 
-TITLE = "Hostile files"
+TITLE = "hostile files in place of every file"
 GIGABYTE = 1 << 30
 MAX_SECONDS = 30
 MAX_GROWTH = 256 << 20  # of memory, while a file is rejected
@@ -238,7 +238,7 @@ def test_hostile_files(artifacts: Path, tmp_path: Path) -> None:
         lightest = [size for name, size in resident.items() if name in ("config", "corpus")]
         results.worst = (
             f"0 side effects; {most >> 20} MiB at most to reject a file; a gigabyte of JSON is "
-            f"rejected by a process of {max(lightest, default=0) >> 20} MiB (with torch "
-            f"{max(resident.values(), default=0) >> 20})"
+            f"rejected by a process of {max(lightest, default=0) >> 20} MiB "
+            f"({max(resident.values(), default=0) >> 20} MiB with torch)"
         )
         print(results.worst)

@@ -24,7 +24,7 @@ from tests.launch.launching import assert_same_run, build_demo_corpus, launch, s
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
 STEPS = 160
 OPERATIONS = 60  # of the first three saves after a start
-TITLE = "kill -9 of the whole job, also during saves"
+TITLE = "kill -9 of the whole job, including during saves"
 
 
 def test_kills_short(tmp_path: Path) -> None:

@@ -51,5 +51,5 @@ def test_lost_ranks(tmp_path: Path) -> None:
                 log = output.with_suffix(".log").read_text(encoding="utf-8")
                 assert re.search(rf"error: rank {victim} \(process .*, in step \d+\.", log), log
         results.worst = (
-            f"{slowest:.1f} s to the exit with a timeout of {TIMEOUT} s; no process remained"
+            f"{slowest:.1f} s until exit with a timeout of {TIMEOUT} s; no process remained"
         )

@@ -20,7 +20,7 @@ ROWS, UNROLL = 8, 6
 
 @pytest.mark.timeout(900)
 def test_rank_chain(tmp_path: Path) -> None:
-    with row(10, "resumed on 4, 2, 1 and 4 ranks") as results:
+    with row(10, "a run resumed on 4, 2, 1 and 4 ranks") as results:
         corpus = build_demo_corpus(tmp_path)
         steps = CHAIN[-1][1]
         with results.case("the words of every step"):

@@ -77,7 +77,7 @@ def test_thirty_sigterms(tmp_path: Path) -> None:
                     ranks=None,
                 )
         results.worst = (
-            f"{slowest:.1f} s to the exit; saved {max(0, latest)} steps after the running one"
+            f"{slowest:.1f} s until exit; saved {max(0, latest)} steps after the current one"
         )
 
 

@@ -104,7 +104,7 @@ def test_twenty_thousand_steps(tmp_path: Path) -> None:
         with results.case("throughput"):
             assert speed.change() >= 0.9 * max(1.0, machine.change()), change
         results.worst = (
-            f"memory {growth:+.2%}, handles {more:+.0f} from the second to the last tenth; "
+            f"memory {growth:+.2%}, open files {more:+.0f} from the second to the last tenth; "
             f"words/s {change}"
         )
 
