@@ -147,7 +147,7 @@ class TrainConfig(Section):
 class ZeroConfig(Section):
     """ZeRO: partitioning over ranks."""
 
-    refused_keys: ClassVar[dict[str, str]] = {
+    rejected_keys: ClassVar[dict[str, str]] = {
         "offload_optimizer": "it would need DeepSpeed's CPU optimizers, which clip differently",
         "offload_param": "it is not supported; use more ranks or stage 3",
     }
@@ -173,7 +173,7 @@ class DeepSpeedConfig(Section):
     """The configuration of DeepSpeed. Unknown keys, which DeepSpeed accepts, are rejected."""
 
     # Keys of DeepSpeed that are not supported, and what to use instead.
-    refused_keys: ClassVar[dict[str, str]] = {
+    rejected_keys: ClassVar[dict[str, str]] = {
         "train_micro_batch_size_per_gpu": "it follows from train_batch_size, "
         "gradient_accumulation_steps and the number of ranks",
         "gradient_clipping": "it ignores sparse gradients; set train.max_gradient_norm",
