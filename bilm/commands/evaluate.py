@@ -112,7 +112,9 @@ def _evaluate(options: Options) -> Perplexity:
 def _check_fit(source: PretrainedBiLm, corpus: Corpus, options: Options) -> None:
     if source.model.softmax is None or source.vocabulary is None:
         missing = "softmax" if source.model.softmax is None else "vocabulary (vocab.txt)"
-        raise CheckpointError(f"{options.model} has no {missing}, so it has no perplexity")
+        raise CheckpointError(
+            f"{options.model} has no {missing}, so its perplexity cannot be computed"
+        )
     if source.vocabulary.words != corpus.vocabulary.words:
         raise ConfigError(
             f"{options.model} and {options.corpus} have different vocabularies "

@@ -172,7 +172,7 @@ JsonObject = dict[str, JsonValue]
 class DeepSpeedConfig(Section):
     """The configuration of DeepSpeed. Unknown keys, which DeepSpeed accepts, are rejected."""
 
-    # Keys of DeepSpeed that are not supported, and what to use instead.
+    # Unsupported DeepSpeed keys, each with the reason or an alternative.
     rejected_keys: ClassVar[dict[str, str]] = {
         "train_micro_batch_size_per_gpu": "it follows from train_batch_size, "
         "gradient_accumulation_steps and the number of ranks",
@@ -262,9 +262,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
     for key in keys[:-1]:
         node = node.setdefault(key, {}) if isinstance(node, dict) else None
     if not isinstance(node, dict):
-        raise ConfigError(
-            f"the override {override!r} sets a key of something that is not an object"
-        )
+        raise ConfigError(f"the override {override!r} sets a key of a value that is not an object")
     node[keys[-1]] = _override_value(text, override)
 
 
