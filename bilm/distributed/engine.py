@@ -131,7 +131,7 @@ class Engine:
         self.set_step_count(num_steps)
 
     def set_step_count(self, num_steps: int) -> None:
-        """Set the optimizer's step count; DeepSpeed itself takes an empty step, which must not count."""
+        """Set the optimizer's step count, which an empty step of DeepSpeed's own may change."""
         for state in self._inner_optimizer.state.values():
             if "step" in state:
                 state["step"] = torch.full_like(torch.as_tensor(state["step"]), float(num_steps))

@@ -64,8 +64,8 @@ OFFSETS = np.cumsum([0, 3, 4, 5] + [1] * 8)
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("lexicon.offsets.npy", b"", r"offsets\.npy is not an .npy file"),
-        ("lexicon.offsets.npy", b"\x93NUMPY\x01\x00\xff\xff", "is not an .npy file"),
+        ("lexicon.offsets.npy", b"", r"offsets\.npy is not a one-dimensional .npy file"),
+        ("lexicon.offsets.npy", b"\x93NUMPY\x01\x00\xff\xff", "is not a one-dimensional .npy file"),
         ("lexicon.offsets.npy", npy(np.array([{}] * 12)), r"\|O \(12,\)"),
         ("lexicon.offsets.npy", npy(OFFSETS.astype(np.int32)), "<i4"),
         ("lexicon.offsets.npy", npy(OFFSETS[:-1]), r"<i8 \(11,\)"),

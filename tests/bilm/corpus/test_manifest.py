@@ -68,7 +68,7 @@ def test_blocks_as_a_table(corpus: Corpus) -> None:
         (f"{SHARD}.name", "train-00000.tar", "is not 'train-00001.tar'"),
         (f"{SHARD}.bytes", 10**20, f"{SHARD}.bytes: "),
         (f"{SHARD}.bytes", 512, "more words than fit|extends past"),
-        (f"{SHARD}.bytes", 4609, r"after the 4609 bytes|train-00001\.tar has"),
+        (f"{SHARD}.bytes", 4609, r"past the 4609 bytes|train-00001\.tar has"),
         (f"{SHARD}.words", 9, "not the sums over the blocks"),
         (f"{SHARD}.sentences", 4, "not the sums over the blocks"),
         (f"{SHARD}.blocks", [], "a block or a sentence is empty"),

@@ -20,7 +20,7 @@ def test_format_follows_from_the_extension() -> None:
     assert format_of(Path("a.csv")) == "csv"
     assert format_of(Path("a.b.jsonl.zst")) == "jsonl"
     assert format_of(Path("a.tok.gz")) == "text"
-    with pytest.raises(CorpusError, match=r"extension '\.pdf'; .* use --format csv\|tsv\|jsonl"):
+    with pytest.raises(CorpusError, match=r"extension '\.pdf'; .* pass --format csv\|tsv\|jsonl"):
         format_of(Path("a.pdf.xz"))
 
 
