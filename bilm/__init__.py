@@ -3,8 +3,8 @@
 Data flow: raw text -> `data_tools` -> corpus on disk -> `bilm.corpus` -> `bilm.model` ->
 `bilm.training` -> checkpoint -> `bilm.pretrained` -> `bilm.embedding` -> `downstream`.
 
-Public names are imported on first use, so that `import bilm` and the tools that do not need torch
-start quickly.
+Public names are imported on first use, so that `import bilm` is fast and tools that do not need
+torch do not load it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "BiLm": "bilm.model.language_model",
     "Config": "bilm.training.config",
     "Embedder": "bilm.embedding.embedder",
@@ -44,9 +44,9 @@ __all__ += ["PretrainedBiLm", "ScalarMix", "Vocabulary", "__version__", "load_co
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'bilm' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """The errors that the user can fix, and the function that turns them into exit codes.
 
-Each message gives the object, its value, the rule it breaks and what to do. Commands run their
+Each message names the object, its value, the rule it breaks and the remedy. Commands run their
 `main` through `run_command`, which prints such an error without a traceback and exits with 2. Any
 other exception is a bug and keeps its traceback.
 """
@@ -25,7 +25,7 @@ class BilmError(Exception):
 
 
 class ConfigError(BilmError):
-    """A configuration file or an override breaks a rule."""
+    """A configuration file or an override is invalid."""
 
 
 class CorpusError(BilmError):
@@ -63,8 +63,8 @@ class LostRankError(BilmError):
 def run_command(main: Callable[[], int | None], tear_down: bool = True) -> NoReturn:
     """Run `main` as a command; print a user error to stderr and exit with its code.
 
-    Without `tear_down` the process exits at once, after flushing its output: the threads of
-    communication libraries and of HDF5 can abort while the interpreter shuts down.
+    Without `tear_down`, the process flushes its output and exits without shutting down the
+    interpreter, because threads of communication libraries and of HDF5 can abort at that point.
     """
     try:
         code = main() or 0

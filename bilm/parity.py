@@ -44,7 +44,7 @@ from bilm.training.optimizers import build_optimizer
 TOLERANCE = 1e-5
 Arrays = dict[str, npt.NDArray[Any]]
 Differences = dict[str, float]
-# Ends that complete a character of UTF-8 that was cut.
+# Bytes that complete a truncated UTF-8 character.
 _COMPLETIONS = (b"", b"\x80", b"\xa0", b"\x80\x80", b"\xa0\x80", b"\x80\x80\x80", b"\xa0\x80\x80")
 
 
@@ -131,8 +131,8 @@ def _weights(model: BiLm, arrays: Arrays, prefix: str) -> Iterator[tuple[Tensor,
     }
     ours = published_views(model)
     if set(ours) != set(theirs):
-        odd = ", ".join(sorted(set(ours) ^ set(theirs)))
-        raise CheckpointError(f"the trace's {prefix} and a model of its options differ in: {odd}")
+        names = ", ".join(sorted(set(ours) ^ set(theirs)))
+        raise CheckpointError(f"the trace's {prefix} and a model of its options differ in: {names}")
     for name, view in ours.items():
         if tuple(view.shape) != theirs[name].shape:
             raise CheckpointError(
@@ -163,11 +163,11 @@ def _compare_embeddings(embedder: Embedder, arrays: Arrays) -> Differences:
     for batch in range(sum(name.endswith("/char_ids") for name in arrays)):
         keys = ("char_ids", "layers", "mask", "mix", "mix_layer_norm", "l2")
         expected = {key: arrays[f"batch{batch}/{key}"] for key in keys}
-        found = embedder.embed(
+        embedded = embedder.embed(
             _sentences(expected["char_ids"]), "carry", batch_size=int(arrays["batch_size"])
         )
         layers = np.zeros(expected["layers"].shape, dtype=np.float32)
-        for row, array in enumerate(found):
+        for row, array in enumerate(embedded):
             layers[row, :, : array.shape[1]] = array
         mask = torch.from_numpy(expected["mask"])
         stacked = torch.from_numpy(layers).transpose(0, 1)  # (layers, sentences, words, dim)
@@ -193,7 +193,7 @@ def _compare_embeddings(embedder: Embedder, arrays: Arrays) -> Differences:
 
 
 def _sentences(shifted: npt.NDArray[Any]) -> list[list[str]]:
-    """Return the words, without border tokens, of shifted character ids.
+    """Return the words of shifted character ids, without boundary tokens.
 
     `shifted` is (sentences, tokens, characters); absent tokens do not begin with `BEGIN_WORD`.
     """
@@ -207,8 +207,8 @@ def _sentences(shifted: npt.NDArray[Any]) -> list[list[str]]:
 def _word(ids: list[int]) -> str:
     """Return a word with these character ids.
 
-    A long word may be cut inside a character. It is completed with any bytes that are valid,
-    because `char_ids` cuts them off again.
+    A long word may be truncated inside a character. It is completed with arbitrary valid bytes,
+    because `char_ids` truncates them again.
     """
     for completion in _COMPLETIONS:
         try:

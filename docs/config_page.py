@@ -30,7 +30,7 @@ def config_table() -> str:
         lines += ["", f"## `{name}`", "", (section.__doc__ or "").strip(), ""]
         lines += ["| key | type | default | meaning |", "|---|---|---|---|", *_rows(section, name)]
     lines += ["", "## Rejected keys of DeepSpeed", "", "| key | reason |", "|---|---|"]
-    lines += [f"| `{key}` | {reason} |" for key, reason in DeepSpeedConfig.refused_keys.items()]
+    lines += [f"| `{key}` | {reason} |" for key, reason in DeepSpeedConfig.rejected_keys.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -199,7 +199,7 @@ def _mix_weights(text: str) -> list[float]:
     try:
         return [float(weight) for weight in text.removeprefix("mix:").split(",")]
     except ValueError:
-        raise ValueError("a mix is one number per layer, as in mix:0.2,0.3,0.5") from None
+        raise ValueError("a mix must have one number per layer, as in mix:0.2,0.3,0.5") from None
 
 
 def _model(arguments: Arguments) -> PretrainedBiLm:

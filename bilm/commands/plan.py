@@ -140,7 +140,7 @@ def _stored_share(config: Config, world: int, from_stage: int) -> float:
 def traffic(config: Config, parameters: dict[str, int], world: int) -> Traffic:
     """Return the bytes that a rank sends per step.
 
-    Dense gradients are sent by a ring all-reduce. Of a sampled softmax, each rank sends the rows
+    Dense gradients are sent by a ring all-reduce. For a sampled softmax, each rank sends the rows
     of its negatives and targets with their ids; they are counted as if all of them were distinct,
     which is the maximum.
     """

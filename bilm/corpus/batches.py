@@ -1,15 +1,16 @@
 """Batches for training and evaluation, as a pure function of the step.
 
 `BatchStream.batch(s)` depends only on the corpus and the `GlobalBatch`: not on ranks, threads, or
-what was read before. The position in the corpus is therefore the step number, and resuming means
+previous reads. The position in the corpus is therefore the step number, and resuming means
 requesting the next step. Every prediction of the corpus is a target exactly once per epoch, in both
 directions (docs/corpus.md has the arithmetic).
 
-Both directions read the same sentences at the same slots, so that a batch needs the characters of
-each of its distinct words once: `char_ids[word_index]` are those of every slot.
+Both directions read the same sentences at the same slots, so a batch stores the characters of each
+of its distinct words once: `char_ids[word_index]` are the characters of every slot.
 
-Cost: one core makes several million predictions per second (benchmarks/loader.py). Memory: decoded
-blocks (bilm/corpus/predictions.py), 4 bytes per word type for each thread, and the lexicon's table.
+Cost: one core produces several million predictions per second (benchmarks/loader.py). Memory:
+decoded blocks (bilm/corpus/predictions.py), 4 bytes per word type for each thread, and the
+lexicon's table.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class BatchStream:
 
     @property
     def steps_per_epoch(self) -> int:
-        """The steps of an epoch, rounded up in the dealt layout, whose epochs end inside a step."""
+        """The number of steps per epoch, rounded up: a dealt epoch can end within a step."""
         return self._layout.steps_per_epoch
 
     def batch(self, step: int, micro: int = 0) -> Batch:
@@ -119,10 +120,10 @@ class BatchStream:
     def read(
         self, start: int = 0, stop: int | None = None, workers: int = 0, prefetch: int = 8
     ) -> Generator[Batch, None, None]:
-        """Yield the batches from step `start` to `stop`, or without end, micro-batches in order.
+        """Yield the batches from step `start` up to `stop`, or endlessly, micro-batches in order.
 
         `workers` threads compute up to `prefetch` batches ahead. An error is raised when its batch
-        is requested. Closing the iterator ends the threads.
+        is requested. Closing the iterator stops the threads.
         """
         if workers < 0:
             raise ConfigError(f"workers is {workers}; it must be at least 0")
@@ -137,7 +138,7 @@ class BatchStream:
         return self._read_ahead(parts, workers, prefetch) if workers else self._read_here(parts)
 
     def locate(self, step: int, row: int) -> list[Place]:
-        """Return the places in the corpus that a row of the global batch is read from."""
+        """Return the places in the corpus from which a row of the global batch is read."""
         self._check_step(step)
         if not 0 <= row < self.rows:
             raise IndexError(f"row is {row}; it must be in 0..{self.rows - 1}")

@@ -1,11 +1,11 @@
 """The files of a corpus directory: memory maps, digests, and detection of changes.
 
-A tar file reveals almost no damage by itself, so `corpus.json` lists the size and sha256 of every
-file. A file is mapped only if its size is right, `verify` checks its sha256, and a file that was
-changed after it was mapped is rejected.
+Damage to a tar file is rarely visible in the file itself, so `corpus.json` lists the size and
+sha256 of every file. A file is mapped only if its size is right, `verify` checks its sha256, and a
+file that was changed after it was mapped is rejected.
 
-Cost: verifying reads the files once (measured at 0.4 GB/s on one core); looking for a change of one
-file takes microseconds.
+Cost: verifying reads the files once (measured at 0.4 GB/s on one core); checking one file for
+changes takes microseconds.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CorpusFiles:
             return self._maps[name]
 
     def verify(self, name: str, again: bool = False) -> None:
-        """Check the sha256 of a file, unless that was done before; with `again`, in any case."""
+        """Check the sha256 of a file; skip a file that was verified before, unless `again`."""
         if name in self._verified and not again:
             return
         if sha256(self.map(name)) != self._infos[name].sha256:
@@ -70,9 +70,9 @@ class CorpusFiles:
         self._verified.add(name)
 
     def check_unchanged(self) -> None:
-        """Reject changes of any file; looks at most once per second and 1 % of the time.
+        """Reject changes to any file; check at most once per second and 1 % of the time.
 
-        Readers that cache what they have read call this regularly: their cache stays correct, but
+        Readers that cache data call this regularly: their cache stays correct, but
         a run whose corpus has changed could be neither reproduced nor resumed.
         """
         now = time.monotonic()
@@ -87,7 +87,7 @@ class CorpusFiles:
             self._next_check = done + max(_CHECK_SECONDS, (done - now) / _MAX_CHECK_SHARE)
 
     def check_file_unchanged(self, name: str) -> None:
-        """Reject a file that was written or replaced since it was mapped, unless by equal content.
+        """Reject a file that has changed since it was mapped; accept a rewrite with equal content.
 
         This compares the device, inode, size and modification time.
         """

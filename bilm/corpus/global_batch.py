@@ -21,7 +21,7 @@ class GlobalBatch:
 
     `shuffle` permutes the blocks of the split in every epoch; without it they are read in their
     order on disk. `layout` is one of those in `bilm.corpus.row_layouts`. `rows_setting` is the
-    name under which the user set `rows`, for error messages.
+    key or flag that sets `rows`, for error messages.
     """
 
     rows: int
@@ -43,7 +43,7 @@ class GlobalBatch:
 
 @dataclass(frozen=True)
 class RankShare:
-    """One rank of `world` ranks, which cuts its rows into `accumulation` micro-batches."""
+    """One rank of `world` ranks, which splits its rows into `accumulation` micro-batches."""
 
     rank: int = 0
     world: int = 1
@@ -62,9 +62,9 @@ class RankShare:
         return rows % (self.world * self.accumulation) == 0
 
     def rows_per_batch(self, rows: int, setting: str = "rows") -> int:
-        """Return the number of rows of one micro-batch, if `rows` can be shared equally.
+        """Return the number of rows per micro-batch; reject `rows` that cannot be shared equally.
 
-        `setting` is the name under which the user set `rows`.
+        `setting` is the key or flag that sets `rows`, for the error message.
         """
         parts = self.world * self.accumulation
         if not self.divides(rows):

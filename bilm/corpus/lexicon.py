@@ -1,4 +1,4 @@
-"""All word types of a corpus, by id: their bytes, their character ids, their counts.
+"""The word types of a corpus by id, with their bytes, character ids and counts.
 
 The lexicon consists of three files: `lexicon.bin` (the UTF-8 bytes of all words, concatenated),
 `lexicon.offsets.npy` (int64, the start of each word, and the end of the last) and
@@ -44,7 +44,7 @@ class Lexicon:
     """The word types of a corpus; thread-safe."""
 
     def __init__(self, directory: Path, num_types: int, map_file: Callable[[str], Bytes]) -> None:
-        """Open the lexicon in `directory`; `map_file` maps a file of it by name."""
+        """Open the lexicon in `directory`; `map_file` maps one of its files by name."""
         self._directory = directory
         self._bytes = map_file(BYTES_FILE)
         self._offsets: npt.NDArray[np.int64] = npy_array(
@@ -128,7 +128,7 @@ class Lexicon:
             or np.any(offsets[1:] <= offsets[:-1])
         ):
             raise CorpusError(
-                f"{path} is damaged: its offsets must rise from 0 to {len(self._bytes):,}, the "
+                f"{path} is damaged: its offsets must increase from 0 to {len(self._bytes):,}, the "
                 f"size of {BYTES_FILE}; copy the corpus again, or rebuild it"
             )
         if not self.begins_with(SPECIAL_BYTES):

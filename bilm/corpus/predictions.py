@@ -1,6 +1,6 @@
 """Turn the blocks of a split into predictions, in the order of each epoch.
 
-A sentence of n words gives n+1 predictions, each in both directions at the same slot.
+A sentence of n words yields n+1 predictions, each in both directions at the same slot.
 
 Cost: decoding a block takes about 30 ns per prediction; decoded blocks are cached, 16 bytes per
 prediction, up to 256 MiB.
@@ -22,7 +22,7 @@ from bilm.text.vocabulary import BEGIN_SENTENCE_ID, END_SENTENCE_ID
 
 _MAX_DECODED_BYTES = 1 << 28
 
-_EPOCHS_KEPT = 2  # the rows of a batch are in one epoch, or at the border of two
+_EPOCHS_KEPT = 2  # the rows of a batch lie in one epoch or in two consecutive ones
 
 
 class Slots(NamedTuple):
@@ -33,7 +33,7 @@ class Slots(NamedTuple):
 
     @classmethod
     def empty(cls, *shape: int) -> Slots:
-        """Return slots of this shape, without the directions, whose content is undefined."""
+        """Return uninitialized slots; `shape` does not include the directions."""
         return cls(np.empty((2, *shape), np.int32), np.empty((2, *shape), np.int32))
 
     @property
@@ -44,7 +44,7 @@ class Slots(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The memory that both arrays take."""
+        """The size of both arrays in bytes."""
         return self.inputs.nbytes + self.targets.nbytes
 
     def columns(self, start: int, stop: int) -> Slots:
@@ -56,7 +56,7 @@ class Slots(NamedTuple):
         return Slots(self.inputs[:, start:stop], self.targets[:, start:stop])
 
     def write(self, row: int, column: int, part: Slots) -> None:
-        """Copy `part`, slots (2, predictions), into a row from `column` on."""
+        """Copy `part`, slots (2, predictions), into a row, starting at `column`."""
         stop = column + part.width
         self.inputs[:, row, column:stop] = part.inputs
         self.targets[:, row, column:stop] = part.targets
@@ -66,12 +66,12 @@ class EpochOrder(NamedTuple):
     """The order of the blocks in one epoch."""
 
     blocks: npt.NDArray[np.int64]  # (blocks,)
-    borders: npt.NDArray[np.int64]  # (blocks + 1,) where each block starts in the epoch, and ends
+    borders: npt.NDArray[np.int64]  # (blocks + 1,) block starts in the epoch, and its end
 
 
 @dataclass(frozen=True)
 class Place:
-    """Consecutive sentences of one block, which a row of a batch was read from."""
+    """Consecutive sentences of one block, from which a row of a batch was read."""
 
     shard: str
     block: int
@@ -109,7 +109,7 @@ def predictions_of(corpus: Corpus, ids: Ids, lengths: Ids) -> Slots:
 class BlockStream:
     """The blocks of a split as predictions, and their order in each epoch.
 
-    It is not thread-safe: the layout that owns it calls it with its lock held.
+    This class is not thread-safe; the layout that owns it holds a lock when calling it.
     """
 
     def __init__(self, corpus: Corpus, split: str, batch: GlobalBatch, verify: bool) -> None:

@@ -1,10 +1,10 @@
 """Read a corpus on disk (docs/corpus.md describes the format).
 
 A corpus is a directory with `corpus.json`, `vocab.txt`, the lexicon of all word types, and
-uncompressed webdataset tars. One sample of a tar is a block of whole sentences, as two `.npy`
-arrays: the ids of its words, and the number of words of each sentence. The reader uses neither
-tarfile nor webdataset: it maps each shard and slices it at the offsets that `corpus.json` states,
-so that any block is read in constant time and nothing is ever extracted.
+uncompressed webdataset tars. Each sample in a tar is a block of whole sentences, stored as two
+`.npy` arrays: the ids of its words, and the number of words of each sentence. The reader uses
+neither tarfile nor webdataset: it maps each shard and slices it at the offsets listed in
+`corpus.json`, so that any block is read in constant time and nothing is ever extracted.
 
 Cost: only the pages that are touched are read; `verify` reads all files once.
 """
@@ -124,7 +124,7 @@ class Corpus:
     def verify(
         self, split: str | None = None, progress: Callable[[int], None] | None = None
     ) -> None:
-        """Check the sha256 of every file; with `split`, not the shards of other splits.
+        """Check the sha256 of every file; with `split`, skip the shards of other splits.
 
         `progress` is called after each file with its number of bytes.
         """
@@ -171,11 +171,11 @@ class Corpus:
         return ids, lengths
 
     def _reject_unlisted_files(self) -> None:
-        """Reject a file with the name of a corpus file that is missing in `corpus.json`."""
+        """Reject a file that is named like a corpus file but not listed in `corpus.json`."""
         for path in sorted(self.path.iterdir()):
             is_corpus_file = path.suffix == ".tar" or path.name in _FIXED_NAMES
             if is_corpus_file and path.name not in self.files:
                 raise CorpusError(
                     f"{path} is not listed in {MANIFEST_FILE}: it belongs to another corpus; "
-                    "move it away"
+                    "move it elsewhere"
                 )

@@ -4,10 +4,10 @@ An epoch is one stream of predictions, n+1 for a sentence of n words, in the ord
 seeded permutation, or their order on disk. Two layouts cut it into rows:
 
 - `CutRows`, the default: the stream is cut into R rows whose lengths differ by at most one, and a
-  step of a row is a slice at a computed position. All steps are reached in the same time.
-- `DealtRows`, the layout of the original implementation, for parity with it: rows take whole
-  sentences from the stream in turn, whenever one is used up. The position of a step depends on all
-  steps before it, so jumping to step s costs s steps.
+  step of a row is a slice at a computed position. Reaching any step takes the same time.
+- `DealtRows`, the layout of the original implementation, for parity with it: each row takes the
+  next sentence of the stream when it has used up its current one. The position of a step depends on
+  all steps before it, so jumping to step s costs s steps.
 
 Both return slots (2, rows, time): inputs (lexicon ids) and targets (softmax ids, or IGNORED).
 """
@@ -163,7 +163,7 @@ class DealtRows:
     def _restart(self) -> None:
         self._next_step = 0
         self._sentences = self._read_sentences()
-        # What each row has left of the sentence that it reads; at first, nothing.
+        # The unread part of each row's current sentence; empty at first.
         self._rests = [_Sentence(Slots.empty(0), Place("", 0, 0, 0))] * self._num_rows
         self._kept: OrderedDict[int, _DealtStep] = OrderedDict()
 
@@ -187,7 +187,7 @@ class DealtRows:
             self._kept.popitem(last=False)
 
     def _read_sentences(self) -> Iterator[_Sentence]:
-        """Yield the sentences of all epochs, without end."""
+        """Yield the sentences of all epochs, endlessly."""
         for epoch in itertools.count():
             for block in self._stream.epoch(epoch).blocks.tolist():
                 slots = self._stream.slots(block)

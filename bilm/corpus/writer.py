@@ -49,8 +49,8 @@ def write_lexicon(directory: Path, types: Iterable[bytes], counts: npt.NDArray[n
         for word_id, word in enumerate(types):
             if not word or (word_id < len(SPECIAL_BYTES)) != (word in SPECIAL_BYTES):
                 raise ValueError(
-                    f"type {word_id} is {word!r}; types must not be empty, and the first ones, and "
-                    f"only those, must be {' '.join(SPECIAL_WORDS)}"
+                    f"type {word_id} is {word!r}; types must not be empty, and exactly the first "
+                    f"ones must be {' '.join(SPECIAL_WORDS)}"
                 )
             file.write(word)
             lengths.append(len(word))
@@ -98,7 +98,7 @@ class SplitWriter:
             raise ValueError("a sentence must have at least one word")
         if int(lengths.sum(dtype=np.int64)) != len(ids):
             raise ValueError(
-                f"lengths sum to {lengths.sum(dtype=np.int64)}; there are {len(ids)} ids"
+                f"lengths sum to {lengths.sum(dtype=np.int64)}, but there are {len(ids)} ids"
             )
         if len(ids) and ids.min() < UNKNOWN_ID:
             raise ValueError(
@@ -130,7 +130,7 @@ class SplitWriter:
             self._shard.release()
 
     def _write_blocks(self, last: bool) -> None:
-        """Write full blocks: as many whole sentences as fit, and at least one; `last`, all."""
+        """Write full blocks of at least one sentence; with `last`, also write the remainder."""
         ends = np.cumsum(self._lengths, dtype=np.int64)
         sentence, word = 0, 0
         while sentence < len(ends) and (last or ends[-1] - word > self._block_words):
@@ -147,8 +147,8 @@ class SplitWriter:
         if self._shard is None:
             if len(self._shards) == MAX_SHARDS:
                 raise CorpusError(
-                    f"shards of {self._shard_words} words would be more than {MAX_SHARDS:,}; "
-                    "use larger shards"
+                    f"with {self._shard_words} words per shard there would be more than "
+                    f"{MAX_SHARDS:,} shards; use larger shards"
                 )
             self._shard = _ShardWriter(self._directory / shard_name(self._split, len(self._shards)))
         self._shard.add(f"{self._num_blocks:08d}", ids, lengths)
@@ -179,7 +179,7 @@ class _ShardWriter:
         self.words += len(ids)
 
     def close(self) -> ShardInfo:
-        self._write(bytes(2 * TAR_BLOCK_BYTES))  # the end of a tar
+        self._write(bytes(2 * TAR_BLOCK_BYTES))  # the end-of-archive marker
         size = self._file.tell()
         self._file.close()
         return ShardInfo(
@@ -195,7 +195,7 @@ class _ShardWriter:
         self._file.close()
 
     def _add_member(self, name: str, array: Ids) -> int:
-        """Write one `.npy` file into the tar; returns the offset of its data."""
+        """Write one `.npy` file into the tar; return the offset of its data."""
         content = npy_bytes(np.ascontiguousarray(array, dtype="<i4"))
         header = tarfile.TarInfo(name)  # mtime, uid and gid 0, mode 0644: reproducible
         header.size = len(content)
@@ -258,7 +258,8 @@ def _count_unknown(directory: Path, split: SplitInfo, vocabulary_size: int, num_
             ids = words[block["words_offset"] // ID_BYTES :][: block["words"]]
             if ids.max() >= num_types:
                 raise ValueError(
-                    f"{shard.name} contains the word id {ids.max()}; there are {num_types} types"
+                    f"{shard.name} contains the word id {ids.max()}, but there are "
+                    f"{num_types} types"
                 )
             total += int(np.count_nonzero((ids >= vocabulary_size) | (ids == UNKNOWN_ID)))
     return total

@@ -58,8 +58,8 @@ class Engine:
         self._max_norm = settings.max_gradient_norm
         self._dtype = settings.dtype
         self._state_names = settings.state_names
-        # DeepSpeed would compile its shared-memory collectives for minutes at the first start,
-        # and a kill during that time leaves a lock on which every later start hangs.
+        # DeepSpeed would spend minutes at the first start compiling its shared-memory collectives;
+        # if it is killed meanwhile, it leaves a lock on which every later start hangs.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         self._deepspeed, self._optimizer, _, _ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=settings.deepspeed
@@ -84,7 +84,7 @@ class Engine:
         self._deepspeed.backward(objective)
 
     def next_micro_batch(self) -> None:
-        """Count a micro-batch that is not the last of its step; nothing is updated."""
+        """Advance to the next micro-batch of the same step; nothing is updated."""
         self._deepspeed.step()
 
     def step(self, learning_rate: float) -> float:
@@ -122,7 +122,7 @@ class Engine:
     def load_optimizer_state(
         self, read: Callable[[str, Sequence[int]], Tensor] | None, num_steps: int
     ) -> None:
-        """Load the optimizer state after `num_steps`; only rank 0 needs to `read` it."""
+        """Load the optimizer state after `num_steps`; only rank 0 needs to pass `read`."""
         for name, parameter in self.model.named_parameters():
             shape = getattr(parameter, "ds_shape", parameter.shape)
             for key in self._state_names:
@@ -131,7 +131,7 @@ class Engine:
         self.set_step_count(num_steps)
 
     def set_step_count(self, num_steps: int) -> None:
-        """Set the optimizer's number of steps (DeepSpeed makes an empty step itself)."""
+        """Set the optimizer's step count, which an empty step of DeepSpeed's own may change."""
         for state in self._inner_optimizer.state.values():
             if "step" in state:
                 state["step"] = torch.full_like(torch.as_tensor(state["step"]), float(num_steps))
@@ -164,7 +164,7 @@ class Engine:
             self._inner_optimizer.state[parameter][key].copy_(value)
             return
         if hasattr(parameter, "ds_shape"):
-            # Stage 3's setter of complete tensors fails where the last rank's slice is shorter.
+            # Stage 3's setter of complete tensors fails if the last rank's slice is shorter.
             padding = -value.numel() % self._ranks.world
             padded = torch.nn.functional.pad(value.flatten(), (0, padding))
             own_slice = padded.chunk(self._ranks.world)[self._ranks.rank]

@@ -6,7 +6,7 @@ swapped out, disconnected). The lost rank and its step are logged, its process i
 on this machine, and all ranks exit. A failed collective alone would not name the rank, and a
 stopped process would survive it.
 
-Cost: one small message per second and rank.
+Cost: one small message per rank per second.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Heartbeat:
     def __init__(
         self, rank: int, world: int, timeout_seconds: float, broadcast: Callable[[Any], Any]
     ) -> None:
-        """Connect the ranks; all of them must do so at the same time.
+        """Connect the ranks; all ranks must call this at the same time.
 
         `broadcast` returns rank 0's JSON value on every rank.
         """
@@ -132,7 +132,7 @@ class Heartbeat:
             try:
                 os.kill(link.process, signal.SIGKILL)
             except OSError:
-                pass  # it has exited
+                pass  # it has already exited
         for other in self._links.values():
             other.send({"verdict": self._verdict})
         _exit()
@@ -175,7 +175,7 @@ class _Link:
 def _connect(
     rank: int, world: int, timeout_seconds: float, broadcast: Callable[[Any], Any]
 ) -> dict[int, _Link]:
-    """Connect rank 0 with every other rank; a connection must present the shared secret."""
+    """Connect rank 0 to every other rank; a connection must present the shared secret."""
     host = os.environ["MASTER_ADDR"]
     own = [os.getpid(), *_machine()]
     if rank == 0:

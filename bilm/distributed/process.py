@@ -1,6 +1,6 @@
 """The settings of this process: its rank numbers, its share of the cores, and its memory.
 
-Nothing here imports torch: the settings must be made before torch is imported.
+This module does not import torch, because the settings must be made before torch is imported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RankNumbers:
 
 
 def rank_numbers() -> RankNumbers:
-    """Return the numbers that the launcher has put into the environment.
+    """Return the numbers that the launcher has set in the environment.
 
     A process that was started without a launcher is the only rank of its run.
     """
@@ -47,7 +47,7 @@ def configure_process() -> None:
 
 
 def share_cores() -> None:
-    """Give each rank on this machine an equal share of the cores, unless the user has decided."""
+    """Give each rank on this machine an equal share of the cores, unless OMP_NUM_THREADS is set."""
     cores = len(os.sched_getaffinity(0))
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // rank_numbers().local_world)))
 
@@ -55,10 +55,10 @@ def share_cores() -> None:
 def keep_freed_memory() -> None:
     """Make malloc keep freed memory for the next step instead of returning it to the system.
 
-    Each step frees and allocates the same gigabytes. By default glibc returns large blocks at
-    once, and the system must clear every page again, which cost a sixth of the step at the
-    published size. In exchange, a process stays as large as its peak, and somewhat larger. All
-    threads share one pool, so that one thread can reuse what another has freed. Does nothing with
+    Each step frees and allocates the same gigabytes. By default glibc returns large blocks
+    immediately, and the system must clear every page again, which took a sixth of the step time at
+    the published size. In exchange, a process stays somewhat larger than its peak. All threads
+    share one pool, so that one thread can reuse memory that another has freed. Does nothing with
     another C library, or if the user has set a MALLOC_ variable.
     """
     if any(name.startswith("MALLOC_") for name in os.environ):
@@ -74,11 +74,11 @@ def keep_freed_memory() -> None:
 
 
 def release_free_memory() -> None:
-    """Return all memory that is free at the moment to the system.
+    """Return all currently free memory to the system.
 
-    Steps differ in size and so do the places they get in the kept memory; over tens of thousands
-    of steps the process grows. Calling this where a second does not matter, as after a checkpoint,
-    shrinks the process to the memory that is in use.
+    Steps differ in size, so the kept memory becomes fragmented, and over tens of thousands of steps
+    the process grows. Calling this where a second does not matter, for example after a checkpoint,
+    shrinks the process to the memory in use.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -86,7 +86,7 @@ def release_free_memory() -> None:
 
 
 def peak_memory_bytes(usage: resource.struct_rusage | None = None) -> int:
-    """Return the peak resident memory of this process, or of the processes that `usage` is about.
+    """Return the peak resident memory of this process, or of the processes that `usage` covers.
 
     `usage` is a result of `resource.getrusage` or `os.wait4`; its unit depends on the platform.
     """

@@ -48,7 +48,7 @@ class Ranks:
         return self.rank == 0
 
     def gather(self, values: Tensor) -> Tensor:
-        """Return the tensors of all ranks, which have one shape, stacked: (world, ...)."""
+        """Stack the tensors of all ranks, which must have the same shape: (world, ...)."""
         values = values.to(self.device)
         parts = [torch.empty_like(values) for _ in range(self.world)]
         torch.distributed.all_gather(parts, values)
@@ -81,8 +81,8 @@ class Ranks:
     def fail_together(self) -> Iterator[None]:
         """Run a block that may fail on some ranks only; if it fails on one, all ranks fail.
 
-        The first rank that failed raises its error; the others would mostly repeat it, and raise
-        `PeerError`, which is not printed.
+        The failed rank with the lowest number raises its error. All others raise `PeerError`, which
+        is not printed, because their errors would mostly be repetitions.
         """
         failure: BilmError | None = None
         try:
@@ -106,7 +106,7 @@ class Ranks:
     def report_lost_ranks(self) -> Iterator[None]:
         """Translate a failed collective into an error that names the lost rank.
 
-        However the block ends, tell the other ranks that this one exits.
+        When the block ends, with or without an error, notify the other ranks of the exit.
         """
         try:
             yield
@@ -128,7 +128,7 @@ class Ranks:
 def join_ranks(timeout_seconds: int) -> Iterator[Ranks]:
     """Join the ranks of this run for a block; leave the group when the block succeeds.
 
-    After an error the group is left as it is: to destroy it could wait for a rank that is gone.
+    After an error the group is not destroyed, because that could wait for a lost rank.
     """
     with warnings.catch_warnings(), torch.sparse.check_sparse_tensor_invariants(enable=False):
         # The invariants are set explicitly to avoid a PyTorch warning at the first sparse tensor.
@@ -140,7 +140,7 @@ def join_ranks(timeout_seconds: int) -> Iterator[Ranks]:
 
 
 def _choose_device(local_rank: int) -> torch.device:
-    """Return the GPU of this rank, which becomes the current one, or the CPU."""
+    """Return the GPU of this rank and make it the current device, or return the CPU."""
     if os.environ.get("DS_ACCELERATOR") == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     torch.cuda.set_device(local_rank)
@@ -148,7 +148,7 @@ def _choose_device(local_rank: int) -> torch.device:
 
 
 def _set_environment_of_single_rank() -> None:
-    """Make `python launch/pretrain.py`, without a launcher, a run of one rank."""
+    """Set up a run of one rank if the process was started without a launcher."""
     if "RANK" in os.environ:
         return
     with socket.socket() as free:

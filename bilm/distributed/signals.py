@@ -62,7 +62,8 @@ class StopRequest:
 def _launcher_chain() -> tuple[int, ...]:
     """Return the ids of DeepSpeed's own processes above this one, nearest first.
 
-    The shell above them may exit (a logout after nohup). Without a launcher the chain is empty.
+    The shell above them is not included, since it may exit (a logout after nohup). Without a
+    launcher the chain is empty.
     """
     chain: list[int] = []
     process: int | None = os.getppid()
@@ -97,7 +98,7 @@ def _is_deepspeed(process: int) -> bool:
             part.rsplit(b"/", 1)[-1] == b"deepspeed" or part.startswith(b"deepspeed.launcher.")
             for part in parts
         )
-    except OSError:  # it has exited, or this is not Linux: only signals count
+    except OSError:  # it has exited, or this is not Linux, where only signals are detected
         return False
 
 

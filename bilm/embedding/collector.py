@@ -1,6 +1,6 @@
-"""Collects the arrays of one batch, chunk by chunk, in the form that `Output` describes.
+"""Collect the arrays of one batch, chunk by chunk, in the form that `Output` describes.
 
-Memory: that of the results only. Pooled results do not grow with the number of words; the mean is
+Memory: only the results. Pooled results do not grow with the number of words; the mean is
 accumulated in float64.
 """
 
@@ -19,7 +19,7 @@ class Collector:
 
     Args:
         output: the form of the results.
-        num_words: the number of words of each sentence, without border tokens.
+        num_words: the number of words of each sentence, without boundary tokens.
         num_layers: the number of layers that `add` receives.
         num_directions: 1 or 2.
         dim: the width of one direction.
@@ -44,9 +44,9 @@ class Collector:
         )
 
     def add(self, direction: int, start: int, layers: Sequence[Tensor]) -> None:
-        """Add the steps from `start` on, (time, rows, dim) each, in the direction's reading order.
+        """Add the layers (time, rows, dim) from step `start` on, in the direction's reading order.
 
-        Border tokens, the first and the last step of each row, are skipped.
+        Boundary tokens, the first and the last step of each row, are skipped.
         """
         chosen = self._output.chosen(layers).numpy()  # (kept, time, rows, dim)
         columns = slice(direction * self._dim, (direction + 1) * self._dim)

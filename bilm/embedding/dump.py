@@ -115,7 +115,7 @@ class EmbeddingDump:
                 for shape in shapes:
                     size = math.prod(shape)
                     array = values[start : start + size].reshape(shape)
-                    # HDF5 cannot chunk, and hence not compress, an empty array.
+                    # HDF5 cannot chunk an empty array, and therefore cannot compress it.
                     filters = {"compression": compression} if compression and size else {}
                     file.create_dataset(str(line), data=array, **filters)
                     start += size
@@ -165,7 +165,7 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
     directory = partial_directory(output)
     exists = output.exists()
     if output.is_dir():
-        raise OutputError(f"{output} is a directory; name a file")
+        raise OutputError(f"{output} is a directory; pass the path of a file")
     if not directory.exists():
         reject_existing(output, OutputError, overwrite)
     if directory.is_symlink():
@@ -184,7 +184,7 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
         elif exists and not overwrite:
             if read_json(directory / HEADER_FILE, OutputError).get("replaces") is not False:
                 reject_existing(output, OutputError)
-            # The output did not exist when this run began: it was killed after the last step.
+            # The output did not exist when this run began, so the run was killed after writing it.
             _remove(directory)
             yield None
             return
@@ -218,7 +218,7 @@ def _is_same_run(directory: Path, header: dict[str, Any], overwrite: bool) -> bo
 
 
 def _clear(directory: Path, everything: bool) -> None:
-    """Remove temporary files of killed runs, or `everything` of a dump, the header first."""
+    """Remove temporary files of killed runs; with `everything`, the whole dump, header first."""
     names = [HEADER_FILE, "part-*.safetensors", JOINED_FILE] if everything else []
     for pattern in [*names, ".part-*", f".{JOINED_FILE}.*", f".{HEADER_FILE}.*"]:
         for path in directory.glob(pattern):

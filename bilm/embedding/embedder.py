@@ -3,7 +3,7 @@
 Sentences of similar length share a batch, whose size is bounded in words, not in sentences. Each
 word is encoded once (`EncodedWords`), and the LSTMs compute nothing for rows that have ended. A
 sentence longer than a batch is read in chunks with carried state, each direction from its own end:
-the recurrence is the same, and so are the numbers.
+the recurrence, and therefore the result, is the same.
 
 Memory, besides the model: the words and results of a window (`Limits.window_words`), the layers of
 a batch, and the table of encoded words. None of these grows with the number of sentences.
@@ -37,7 +37,7 @@ class Limits:
     """Bounds of the embedder's memory; the defaults were the fastest values measured.
 
     Args:
-        batch_words: words to compute together, including padding and border tokens.
+        batch_words: words to compute together, including padding and boundary tokens.
         window_words: words to read ahead, to find sentences of similar length.
         cached_words: words whose encoder vectors are kept.
     """
@@ -175,14 +175,14 @@ class Embedder:
             results: dict[int, FloatArray] = {}
             lengths = [len(sentence) + 2 for sentence in window]
             for indices in length_batches(lengths, self.limits.batch_words):
-                batch = [_with_borders(window[i]) for i in indices]
+                batch = [_with_boundaries(window[i]) for i in indices]
                 start = self._model.zero_state(len(batch))
                 if state == "warm":
                     _, start = self._read(batch, start, None)
                 arrays, _ = self._read(batch, start, output)
                 results.update(zip(indices, arrays, strict=True))
             for i in range(len(window)):
-                yield results.pop(i)  # no reference is kept
+                yield results.pop(i)  # pop, to keep no reference
 
     def _carry(
         self, sentences: list[Sequence[str]], batch_size: int, output: Output
@@ -195,18 +195,18 @@ class Embedder:
                 "rows; use the same batch_size, or call reset_state() first"
             )
         order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
-        batch = [_with_borders(sentences[i]) for i in order]
+        batch = [_with_boundaries(sentences[i]) for i in order]
         arrays, after = self._read(batch, before.take_rows(order), output)
-        back = sorted(range(len(order)), key=order.__getitem__)
+        inverse = sorted(range(len(order)), key=order.__getitem__)
         rest = before.rows(len(sentences), batch_size)
-        self._carried = BiLstmState.join_rows([after.take_rows(back), rest])
-        return [arrays[i] for i in back]
+        self._carried = BiLstmState.join_rows([after.take_rows(inverse), rest])
+        return [arrays[i] for i in inverse]
 
     @torch.inference_mode()
     def _read(
         self, batch: list[list[str]], state: BiLstmState, output: Output | None
     ) -> tuple[list[FloatArray], BiLstmState]:
-        """Run sentences with border tokens, longest first, in chunks of the word budget.
+        """Run sentences with boundary tokens, longest first, in chunks of the word budget.
 
         Returns the arrays (none without `output`) and the state after each sentence's last token.
         """
@@ -246,5 +246,5 @@ class Embedder:
         return self._encoded_words.lookup(words, len(batch), steps).unbind()
 
 
-def _with_borders(sentence: Sequence[str]) -> list[str]:
+def _with_boundaries(sentence: Sequence[str]) -> list[str]:
     return [BEGIN_SENTENCE_WORD, *sentence, END_SENTENCE_WORD]

@@ -25,7 +25,7 @@ MAX_WORDS_PER_CALL = 2048  # of the encoder; bounds its memory when many words a
 
 
 class EncodedWords:
-    """The encoder's vectors by word. Several threads may use one table.
+    """The encoder's vectors by word; thread-safe.
 
     Args:
         pretrained: the model; its vocabulary is needed if it reads word ids.
@@ -34,7 +34,7 @@ class EncodedWords:
 
     def __init__(self, pretrained: PretrainedBiLm, capacity: int) -> None:
         if pretrained.model.config.characters is None and pretrained.vocabulary is None:
-            raise CheckpointError("this model reads word ids; its vocabulary file is needed too")
+            raise CheckpointError("this model reads word ids, so its vocabulary file is needed")
         self.capacity = capacity
         self.num_encoded = 0  # words that the encoder has computed so far
         self._pretrained = pretrained
@@ -48,12 +48,12 @@ class EncodedWords:
         return len(self._slots)
 
     def __reduce__(self) -> tuple[type[EncodedWords], tuple[PretrainedBiLm, int]]:
-        """Copy or send to another process without the table and the lock."""
+        """Copy or pickle without the table and the lock."""
         return EncodedWords, (self._pretrained, self.capacity)
 
     @torch.inference_mode()
     def add(self, words: Iterable[str]) -> None:
-        """Encode the new words among many: cheaper than a few with each lookup."""
+        """Encode the new words among `words`; this is cheaper than a few words per lookup."""
         distinct = list(dict.fromkeys(words))
         with self._lock:
             self._slots_of(distinct)

@@ -1,4 +1,4 @@
-"""The form of the embedder's results: which layers, words or pooled sentences, the precision.
+"""The form of the embedder's results: layers, pooling and precision.
 
 These three choices are independent. Each sentence has one array, with D = directions x dim:
 

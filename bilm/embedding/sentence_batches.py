@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-MIN_ROWS = 16  # matrix products with fewer rows do not fill a processor
+MIN_ROWS = 16  # matrix products with fewer rows do not fully use a processor
 
 Sentence = TypeVar("Sentence", bound=Sequence[str])
 
 
 def windows(sentences: Iterable[Sentence], max_words: int) -> Iterator[list[Sentence]]:
-    """Yield lists of consecutive sentences with at most `max_words` words, border tokens included.
+    """Yield lists of consecutive sentences: at most `max_words` words, counting boundary tokens.
 
     A longer sentence is a window of its own.
     """

@@ -1,1 +1,1 @@
-"""Files: atomic writing, checked reading, strict JSON and the base class of JSON schemas."""
+"""Atomic writing, checked reading, strict JSON, and the base class of JSON schemas."""

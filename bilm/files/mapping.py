@@ -1,4 +1,4 @@
-"""Read files by memory map, with the checks that files from untrusted places need.
+"""Memory-map files, with the checks that untrusted files require.
 
 Only regular files of the expected size are mapped, and an `.npy` file is accepted only if its
 header has the expected dtype and length.
@@ -33,7 +33,7 @@ _HASH_STEP_BYTES = 1 << 24
 
 _MAX_NPY_HEADER_BYTES = 4096
 
-# numpy's own parser evaluates the header as Python and fails in many ways on a damaged one.
+# NumPy's parser evaluates the header as Python and raises many exception types on a damaged one.
 _NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00(?P<size>..)"
     rb"\{'descr': '(?P<dtype>[<>|][a-zA-Z]\d*)', 'fortran_order': False, "
@@ -45,8 +45,8 @@ _NPY_HEADER = re.compile(
 def map_file(path: Path, num_bytes: int, error: type[BilmError]) -> Bytes:
     """Map the regular file `path`, which must have exactly `num_bytes` bytes, for reading.
 
-    Unlike `reading.open_regular`, reject symbolic links, which could lead out of a directory that
-    was copied from somewhere else.
+    Unlike `reading.open_regular`, this rejects symbolic links, which could point outside a
+    directory that was copied from elsewhere.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -83,7 +83,7 @@ def stamp(path: Path) -> Stamp | None:
 
 
 def sha256(data: Bytes) -> str:
-    """Return the sha256 of mapped bytes, hashed in steps so that other threads can run."""
+    """Return the sha256 of mapped bytes, hashed in chunks so that other threads can run."""
     digest = hashlib.sha256()
     for start in range(0, len(data), _HASH_STEP_BYTES):
         digest.update(data[start : start + _HASH_STEP_BYTES].data)
@@ -91,7 +91,7 @@ def sha256(data: Bytes) -> str:
 
 
 def npy_bytes(array: npt.NDArray[Any]) -> bytes:
-    """Return the content of an `.npy` file with `array`."""
+    """Return the content of an `.npy` file that contains `array`."""
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
     return buffer.getvalue()
@@ -104,14 +104,14 @@ def npy_array(data: Bytes, dtype: str, length: int, path: Path) -> npt.NDArray[A
     """
     header = _NPY_HEADER.match(data[:_MAX_NPY_HEADER_BYTES].tobytes())
     if header is None or int.from_bytes(header["size"], "little") != header.end() - 10:
-        raise CorpusError(f"{path} is not an .npy file of one dimension; build the corpus again")
-    found, start = f"{header['dtype'].decode()} ({header['length'].decode()},)", header.end()
-    if found != f"{dtype} ({length},)":
+        raise CorpusError(f"{path} is not a one-dimensional .npy file; build the corpus again")
+    actual, start = f"{header['dtype'].decode()} ({header['length'].decode()},)", header.end()
+    if actual != f"{dtype} ({length},)":
         raise CorpusError(
-            f"{path} holds {found}, but {dtype} ({length},) is expected; build the corpus again"
+            f"{path} contains {actual}; expected {dtype} ({length},); build the corpus again"
         )
     if len(data) != start + length * np.dtype(dtype).itemsize:
         raise CorpusError(
-            f"{path} has {len(data):,} bytes, which its header contradicts; build the corpus again"
+            f"{path} has {len(data):,} bytes, which contradicts its header; build the corpus again"
         )
     return data[start:].view(dtype)

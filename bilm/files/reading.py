@@ -1,7 +1,7 @@
-"""Open and read files from untrusted places: regular files only, of a size that is checked first.
+"""Open and read untrusted files: only regular files, whose size is checked first.
 
-A pipe would block its reader forever, and a device has no end, so neither is opened. Imports no
-numpy, so that commands can reject a bad configuration quickly.
+A pipe could block its reader forever, and a device may be endless, so both are rejected. This
+module does not import numpy, so that commands can reject an invalid configuration quickly.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from bilm.errors import BilmError
 def open_regular(path: Path, error: type[BilmError], what: str = "") -> BufferedReader:
     """Open the regular file at `path` for reading; raise `error` for anything else.
 
-    `what` precedes the path in error messages, such as "the vocabulary".
+    `what` precedes the path in error messages, for example "the vocabulary".
     """
-    named = f"{what} {path}" if what else str(path)
+    name = f"{what} {path}" if what else str(path)
     try:
-        # O_NONBLOCK, because opening a pipe would otherwise wait for its writer.
+        # Without O_NONBLOCK, opening a pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as e:
-        raise error(f"cannot read {named}: {e.strerror}") from None
+        raise error(f"cannot read {name}: {e.strerror}") from None
     except ValueError:
-        raise error(f"cannot read {named!r}: a path cannot contain a NUL") from None
+        raise error(f"cannot read {name!r}: a path cannot contain a NUL character") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise error(f"cannot read {named}: it is not a regular file")
+        raise error(f"cannot read {name}: it is not a regular file")
     return os.fdopen(descriptor, "rb")
 
 
@@ -39,7 +39,7 @@ def read_regular(path: Path, error: type[BilmError], max_bytes: int, what: str =
     with open_regular(path, error, what) as file:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
-            raise error(f"{path} has {size:,} bytes; at most {max_bytes:,} are read")
+            raise error(f"{path} has {size:,} bytes; the limit is {max_bytes:,}")
         try:
             return file.read(max_bytes)
         except OSError as e:

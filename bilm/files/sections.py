@@ -1,7 +1,8 @@
-"""The base class of schemas for JSON files, the types of common fields, and readable errors.
+"""The base class of JSON schemas, the types of common fields, and readable error messages.
 
 A section is a pydantic model of one JSON object. All errors of a file are reported in one message,
-each with its path in the JSON, the rule and the value, and a misspelt key with the nearest match.
+each with its path in the JSON, the rule and the value; a misspelled key is reported with the
+closest known one.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ Name = Annotated[str, Field(min_length=1)]
 
 
 class Section(BaseModel):
-    """A JSON object: types are not converted, unknown keys are errors, and it is immutable."""
+    """An immutable JSON object; types are not converted, and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     # Keys that a user may expect here, each with the reason for its absence or an alternative.
-    refused_keys: ClassVar[dict[str, str]] = {}
+    rejected_keys: ClassVar[dict[str, str]] = {}
 
 
 def parse_section(
@@ -38,18 +39,18 @@ def parse_section(
 ) -> AnySection:
     """Validate `tree` (parsed JSON) as a `section`; report all problems in one error."""
     try:
-        # As JSON text, because strict mode accepts an array for a tuple only there.
+        # Validate text, because strict mode accepts an array for a tuple only in JSON text.
         return section.model_validate_json(json.dumps(tree))
     except RecursionError:
         raise error(f"{source} is nested too deeply") from None
     except ValidationError as e:
-        lines = sorted({_describe(section, p) for p in e.errors() if not _is_echo(p)})
+        lines = sorted({_describe(section, p) for p in e.errors() if not _is_consequence(p)})
         count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
         raise error("\n  ".join([f"{source}: {count}", *lines])) from None
 
 
-def _is_echo(problem: Any) -> bool:
-    """Whether `problem` follows from others: an array is too short if its items were rejected."""
+def _is_consequence(problem: Any) -> bool:
+    """Return whether `problem` follows from others: rejected items make their array too short."""
     return problem["type"] == "too_short" and bool(problem["input"])
 
 
@@ -79,7 +80,7 @@ def _json_path(location: Iterable[int | str]) -> str:
 
 
 def _hint(root: type[BaseModel], location: Sequence[int | str]) -> str:
-    """Explain an unknown key: why it is rejected, or the nearest key here or elsewhere."""
+    """Explain an unknown key: why it is rejected, or the closest key here or in another section."""
     key = str(location[-1])
     section: type[BaseModel] = root
     for part in location[:-1]:
@@ -88,16 +89,16 @@ def _hint(root: type[BaseModel], location: Sequence[int | str]) -> str:
         if inner is None:
             return ""  # an object with arbitrary keys
         section = inner
-    if issubclass(section, Section) and key in section.refused_keys:
-        return f" here: {section.refused_keys[key]}"
+    if issubclass(section, Section) and key in section.rejected_keys:
+        return f" here: {section.rejected_keys[key]}"
     near = difflib.get_close_matches(key, section.model_fields, n=1, cutoff=0.6)
     if near:
-        return f"; did you mean {near[0]!r}?"
-    homes = {name: path for path, name in _leaves(root)}
-    elsewhere = difflib.get_close_matches(key, homes, n=1, cutoff=0.8)
+        return f"; the closest key is {near[0]!r}"
+    paths = {name: path for path, name in _leaves(root)}
+    elsewhere = difflib.get_close_matches(key, paths, n=1, cutoff=0.8)
     if elsewhere:
-        return f"; did you mean {homes[elsewhere[0]]!r}?"
-    return f"; known keys here: {', '.join(section.model_fields)}"
+        return f"; the closest key is {paths[elsewhere[0]]!r}"
+    return f"; the known keys are {', '.join(section.model_fields)}"
 
 
 def section_of(annotation: Any) -> type[BaseModel] | None:

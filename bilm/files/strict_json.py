@@ -1,7 +1,7 @@
 """Read JSON strictly: reject input that `json.load` accepts.
 
-Duplicate keys, NaN and infinity, numbers that overflow to infinity, files that are too large or
-nested too deeply: each is an error of the caller's type that names the file and, for a syntax
+Duplicate keys, NaN, infinity, numbers that overflow to infinity, and files that are too large or
+nested too deeply raise an error of the caller's type. The message names the file and, for a syntax
 error, the line and column.
 """
 
@@ -18,12 +18,12 @@ from bilm.files.reading import read_regular
 
 MAX_JSON_BYTES = 1 << 20
 
-# The last key before a syntax error is searched for within this distance.
+# How far before a syntax error to search for the last key, in characters.
 _MAX_KEY_DISTANCE = 4096
 
 
 class _StrictnessError(ValueError):
-    """Valid JSON breaks one of the additional rules of this module."""
+    """Valid JSON breaks one of this module's additional rules."""
 
 
 class _InvalidNumber(str):
@@ -55,7 +55,7 @@ def _finite_float(text: str) -> float | _InvalidNumber:
 
 
 def _short_int(text: str) -> int | _InvalidNumber:
-    return int(text) if len(text) <= 30 else _InvalidNumber(f"{text[:10]}... of {len(text)} digits")
+    return int(text) if len(text) <= 30 else _InvalidNumber(f"{text[:10]}... ({len(text)} digits)")
 
 
 def parse_json(text: str, source: str, error: type[BilmError]) -> Any:

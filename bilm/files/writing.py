@@ -1,6 +1,6 @@
 """Write files and directories atomically: readers see the complete new content or none of it.
 
-Everything is written beside its destination under a temporary name, synced to disk, and renamed
+Everything is written next to its destination under a temporary name, synced to disk, and renamed
 into place, so that a process killed at any moment leaves nothing that looks finished. Lock files
 keep a second process from writing to the same place.
 """
@@ -24,7 +24,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names inside `directory` durable."""
+    """Sync the entries of `directory` to disk, but not the content of its files."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -33,7 +33,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def sync_tree(directory: Path) -> None:
-    """Make every file and name below `directory` durable."""
+    """Sync all files and directories below `directory` to disk."""
     for parent, _, names in os.walk(directory):
         for name in names:
             descriptor = os.open(os.path.join(parent, name), os.O_RDONLY)
@@ -72,8 +72,8 @@ def write_text(path: Path, text: str) -> None:
         if not is_disk_full(e):
             raise
         free, needed = shutil.disk_usage(path.parent).free, len(text.encode())
-        why = f"{os.strerror(errno.ENOSPC)}: {needed:,} bytes needed, {free:,} bytes free"
-        raise OSError(errno.ENOSPC, why, str(path)) from None
+        reason = f"{os.strerror(errno.ENOSPC)}: {needed:,} bytes needed, {free:,} bytes free"
+        raise OSError(errno.ENOSPC, reason, str(path)) from None
 
 
 @contextmanager
@@ -82,9 +82,9 @@ def atomic_directory(
 ) -> Iterator[Path]:
     """Yield a temporary directory; on success it becomes `path`, on failure it is removed.
 
-    Reject an existing `path` unless `overwrite`; then the old one stays in place until the new one
-    is complete. Report a full disk as `error`, with the bytes needed and free; if `needed` is
-    given, the free space is checked before anything is written.
+    An existing `path` is rejected unless `overwrite` is set; in that case it stays in place until
+    the new directory is complete. A full disk raises `error` with the number of bytes needed and
+    free; if `needed` is given, the free space is checked before anything is written.
     """
     reject_existing(path, error, overwrite)
     temporary = _temporary_name(path)
@@ -97,7 +97,7 @@ def atomic_directory(
         if needed > shutil.disk_usage(temporary).free:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         yield temporary
-        mode = temporary.stat().st_mode & 0o666  # 0o666 without the umask
+        mode = temporary.stat().st_mode & 0o666  # 0o666 minus the umask
         for file in temporary.iterdir():  # some libraries create files only their owner can read
             os.chmod(file, mode)
         sync_tree(temporary)
@@ -114,7 +114,7 @@ def atomic_directory(
 
 
 def reject_existing(path: Path, error: type[BilmError], overwrite: bool = False) -> None:
-    """Raise `error` if `path` exists, unless `overwrite`."""
+    """Raise `error` if `path` exists, unless `overwrite` is set."""
     if path.exists() and not overwrite:
         raise error(f"{path} already exists; choose another path, or use --overwrite")
 
@@ -142,7 +142,7 @@ def _replace_directory(temporary: Path, path: Path) -> None:
     if not path.exists():
         os.rename(temporary, path)
     elif not _exchange(temporary, path):
-        # A kill between the two renames leaves the old directory complete, under a hidden name.
+        # If killed between the two renames, the old directory remains under a hidden name.
         retired = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
         os.rename(path, retired / path.name)
         os.rename(temporary, path)
@@ -150,7 +150,7 @@ def _replace_directory(temporary: Path, path: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Swap two names atomically; return False if the system cannot (Linux's renameat2 can)."""
+    """Swap two names atomically by Linux's renameat2; return False if that is not possible."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False
@@ -161,10 +161,10 @@ def _exchange(first: Path, second: Path) -> bool:
 
 @contextmanager
 def exclusive_lock(path: Path, error: type[BilmError], message: str) -> Iterator[None]:
-    """Lock the file `path`, created if missing; raise `error(message)` if it is locked already.
+    """Lock the file `path`, creating it if needed; raise `error(message)` if it is locked.
 
-    Raise OSError if the file cannot be created, or is a directory or a symbolic link, which could
-    create a file elsewhere.
+    Raise OSError if the file cannot be created, is a directory, or is a symbolic link (through
+    which a file could be created elsewhere).
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666)

@@ -25,7 +25,7 @@ def apply(function: Differentiable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
 def allow_one_backward(ctx: Any, operation: str) -> None:
     """Raise `RuntimeError` if this backward pass has run before.
 
-    For operations whose backward pass overwrites the activations that forward saved.
+    Used by operations whose backward pass overwrites the activations that forward saved.
     """
     if getattr(ctx, "has_run_backward", False):
         raise RuntimeError(

@@ -1,7 +1,7 @@
 """Choose the implementation of an operation: plain PyTorch or the C kernels.
 
 The environment variable `BILM_KERNELS` selects the backend:
-- `auto` (the default): `c` where it is possible, else `torch`. One warning is logged if the C
+- `auto` (the default): `c` where possible, else `torch`. One warning is logged if the C
   kernels cannot be built.
 - `torch`: plain PyTorch, the reference. `BILM_NATIVE=0` means the same.
 - `c`: like `auto`, but it is an error if the C kernels cannot be built.
@@ -69,6 +69,6 @@ def _can_use_c(is_required: bool) -> bool:
                 f"BILM_KERNELS is c, but the C kernels cannot be built: {error}. Install a C "
                 "compiler with OpenMP, or set BILM_KERNELS to auto or torch."
             ) from None
-        logger.warning("the C kernels cannot be built, so PyTorch is used, slower: %s", error)
+        logger.warning("the C kernels cannot be built; using the slower PyTorch code: %s", error)
         return False
     return True

@@ -6,7 +6,7 @@ ranks that start together or a process that is killed cannot damage it, and no l
 Building takes about a second, once.
 
 A `Kernel` declares the name and the kind of each parameter of a C function. It is called by keyword
-and checks every argument first, since C itself would read or write the wrong memory.
+and checks every argument first, because C would otherwise read or write the wrong memory.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ["-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS += ["-fopenmp", "-fPIC", "-shared"]
 
-# Each kernel is compiled once per type: the suffix of its name, and the C type of its floats.
+# Each kernel is compiled once per float type. Values: the suffix of its name, and the C type.
 FLOAT_TYPES = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind of parameter: a number of the given types, or else an array.
+    """A kind of parameter: a number of one of the given types, or an array.
 
     `dtype` is the element type of an integer array. All float arrays of a call have the same type,
     which selects the compiled function.
@@ -118,7 +118,9 @@ class Kernel:
     def _load(self, dtype: torch.dtype | None) -> Callable[..., None]:
         """Return the function compiled for a float type, with its argument types set."""
         if dtype not in FLOAT_TYPES:
-            raise TypeError(f"{self.name}: the float type is {dtype}, not float32 or float64")
+            raise TypeError(
+                f"{self.name}: the float type is {dtype}; it must be float32 or float64"
+            )
         suffix, real = FLOAT_TYPES[dtype]
         numbers = {Size: ctypes.c_int64, Real: real}
         function = getattr(library(), f"{self.name}_{suffix}")
@@ -132,8 +134,8 @@ class Kernel:
         actual = f"a {type(value).__name__}"
         if isinstance(value, Tensor):
             actual = f"a tensor of {value.dtype} with shape {tuple(value.shape)} on {value.device}"
-        wanted = self.parameters[name].description
-        return TypeError(f"{self.name}: {name} is {actual}; it must be {wanted}")
+        expected = self.parameters[name].description
+        return TypeError(f"{self.name}: {name} is {actual}; it must be {expected}")
 
 
 @functools.cache
@@ -156,14 +158,14 @@ def _build(compiler: str, path: Path) -> None:
     descriptor, name = tempfile.mkstemp(prefix=".kernels-", suffix=".so", dir=path.parent)
     os.close(descriptor)
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [compiler, *FLAGS, str(SOURCE), "-o", name, "-lm"],
             capture_output=True,
             text=True,
             timeout=120,
         )
-        if done.returncode:
-            raise OSError(f"{compiler} failed: {done.stderr.strip()[:500]}")
+        if completed.returncode:
+            raise OSError(f"{compiler} failed: {completed.stderr.strip()[:500]}")
         os.replace(name, path)
     finally:
         Path(name).unlink(missing_ok=True)

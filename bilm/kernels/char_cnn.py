@@ -2,10 +2,10 @@
 
 In C the convolution is a table look-up. With `T[k] = E W[:, :, k]^T` (characters, count), the value
 of a window is a sum of table rows, `sum_k T[k][char_k]`. The tables are small products, computed
-again at every step so that autograd passes gradients on to E and W. What remains per word and
-window is `width` additions of rows instead of `width * char_dim` multiply-adds. Each word is read
-up to its own length, which is exact: padding characters take part, but all windows that start
-after the word are equal. Backward touches only the winning window.
+again at every step so that autograd propagates gradients to E and W. Each window then costs `width`
+row additions instead of `width * char_dim` multiply-adds. Each word is read only up to its own
+length, which is exact: padding characters take part, but all windows that start after the
+word are equal. Backward touches only the winning window.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def filter_maxima(char_ids: Tensor, embedding: Tensor, filters: Sequence[Tensor]
     """
     if backends.choose(embedding) == "torch":
         return plain_filter_maxima(char_ids, embedding, filters)
-    # float64 costs little here, and decides correctly between windows that are nearly equal, so
-    # that the gradient reaches the right one.
+    # float64 costs little here and ranks nearly equal windows correctly, so that the gradient
+    # reaches the right one.
     characters = embedding.double()
     # one table per filter: (width, ids, count)
     tables = [characters @ weight.double().permute(2, 1, 0) for weight in filters]

@@ -1,7 +1,7 @@
 """The full softmax loss: the cross entropy over the whole vocabulary, in plain PyTorch.
 
 The vocabulary is processed in chunks with a streaming logsumexp, forward and backward, so that the
-(words, vocabulary) logits never exist all at once. Backward computes the logits again.
+(words, vocabulary) logits are never all in memory. Backward computes the logits again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def full_loss(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> 
 
 
 class _FullLoss(torch.autograd.Function):
-    """Products have the precision of autocast, sums that of `weight`."""
+    """Computes products in autocast's precision, and sums in that of `weight`."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """A highway layer: a gate mixes a transformed input with the input itself.
 
 Cost, forward, per word: 2 x dim x dim multiply-adds. In C, all operations around the two products
-are one pass over memory, forward and backward.
+are fused into one pass over memory, forward and backward.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* Loops for which PyTorch has no fused call: the LSTM cell, the character CNN by table look-up, the
+/* Loops for which PyTorch has no fused kernel: the LSTM cell, the character CNN by table look-up, the
  * highway layer, the sampled softmax, and optimizer updates of single rows of a table.
  *
  * bilm/kernels/c_library.py builds this file on first use. Each function is declared, with the same

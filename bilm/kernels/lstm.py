@@ -1,6 +1,6 @@
 """One LSTM layer in one direction, with a clipped cell and a clipped projection.
 
-This module contains the reference in plain PyTorch and the choice of the implementation.
+This module contains the plain PyTorch reference and selects the implementation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def lstm(
     unchanged from its length on, and its outputs from there on are meaningless.
     """
     if lengths is not None and not bool((lengths[:-1] >= lengths[1:]).all()):
-        raise ValueError(f"lengths are {lengths.tolist()}; rows must be sorted, the longest first")
+        raise ValueError(
+            f"lengths are {lengths.tolist()}; rows must be sorted by descending length"
+        )
     if backends.choose(inputs, weights.weight, *state, has_products=True) == "c":
         tensors = (inputs, *weights, *state)
         if not torch.is_grad_enabled() or not any(_needs_gradient(t) for t in tensors):
@@ -59,7 +61,7 @@ def plain_lstm(
     gates = torch.addmm(bias, inputs.reshape(time * rows, -1), from_input)
     outputs = []
     cell, hidden = state
-    # unbind instead of gates[t], whose backward fills a whole zero tensor per step.
+    # unbind, because the backward of gates[t] would fill a zero tensor of full size per step.
     for t, z in enumerate(gates.view(time, rows, -1).unbind()):
         i, j, f, o = torch.addmm(z, hidden, recurrent).chunk(4, dim=1)  # (rows, dim) each
         kept = torch.sigmoid(f + FORGET_BIAS) * cell

@@ -1,10 +1,10 @@
 """The LSTM layer in C, with gradients (`Lstm`) and without (`infer`).
 
-It is fast for these reasons: one product computes the inputs' part of the gates of all time steps;
-the only product per time step is the recurrent one, added in place; bias, gates, clip and cell are
-one pass over memory. Backward turns the gates into their gradients in place and computes the
-gradient of each weight as *one* product over all time steps, after the loop; the bias is the last
-row of its weight there.
+It is fast because one product computes the inputs' part of the gates of all time steps; the only
+product per time step is the recurrent one, added in place; bias, gates, clip and cell are computed
+in one pass over memory. Backward turns the gates into their gradients in place and computes the
+gradient of each weight as *one* product over all time steps, after the loop; there, the bias is the
+last row of its weight.
 
 Memory for backward: gates, cells, hidden vectors and outputs of all time steps. Without gradients,
 only the gates of a few time steps.
@@ -55,7 +55,7 @@ class Lstm(torch.autograd.Function):
     """The layer in C, for rows of full length.
 
     The gates (time, rows, 4 * dim) contain activations after forward and gradients after backward,
-    which can therefore run only once.
+    so backward can run only once.
     """
 
     @staticmethod
@@ -160,7 +160,7 @@ def _project(hidden: Tensor, projection: Tensor | None, clip: float, output: Ten
 
 
 def _joined(inputs: Tensor, hidden: Tensor, outputs: Tensor) -> Tensor:
-    """Return input, recurrent vector and a one side by side: (time, rows, input_dim + width + 1).
+    """Concatenate the input, the recurrent vector and 1: (time, rows, input_dim + width + 1).
 
     Backward needs one column for each row of the weight, and one for the bias.
     """
@@ -199,7 +199,7 @@ def infer(
     gates = weight.new_empty(steps, rows, 4 * dim)  # of a few time steps
     cell = state.cell.contiguous().clone()
     next_cell = torch.empty_like(cell)
-    hidden = state.hidden.clone()  # gets the last output of each row when the row ends
+    hidden = state.hidden.clone()  # receives the last output of each row when the row ends
     outputs = weight.new_empty(time, rows, hidden.shape[1])
     inner = weight.new_empty(rows, dim)
     last, running = hidden, rows

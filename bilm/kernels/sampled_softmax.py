@@ -1,7 +1,8 @@
 """The sampled softmax loss: the cross entropy of a target against a few thousand sampled words.
 
-Both logits are corrected by the log of their expected counts in the sample. The gradients of weight
-and bias are sparse: cost and memory do not depend on the size of the vocabulary.
+The logits of the target and of the sampled words are corrected by the log of their expected counts
+in the sample. The gradients of weight and bias are sparse, so cost and memory do not depend on the
+size of the vocabulary.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def add_rows(sums: Tensor, places: Tensor, rows: Tensor, scale: Tensor) -> None:
 
 
 def _sparse(ids: Tensor, rows: Tensor, size: int) -> Tensor:
-    """Return a sparse gradient (size, dim). The ids are distinct and sorted: it is coalesced."""
+    """Return a sparse gradient (size, dim), coalesced because the ids are distinct and sorted."""
     return torch.sparse_coo_tensor(
         ids.unsqueeze(0), rows, (size, rows.shape[1]), is_coalesced=True, check_invariants=False
     )

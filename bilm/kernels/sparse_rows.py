@@ -1,6 +1,6 @@
 """Operations on sparse gradients: optimizer updates of single rows of a table, and clipping.
 
-The updates cost time in proportion to the rows of the gradient, not to the rows of the table.
+The time of an update is proportional to the rows of the gradient, not to the rows of the table.
 """
 
 from __future__ import annotations
@@ -146,9 +146,10 @@ def distinct_rows(grad: Tensor) -> Rows:
 
 
 def coalesced(grad: Tensor) -> Tensor:
-    """Return a sparse gradient with each row once; it is sorted only if that is necessary.
+    """Return a sparse gradient with each row once; sort it only if necessary.
 
-    The softmax returns distinct, sorted rows, but autograd drops the flag that marks them so.
+    The softmax returns distinct, sorted rows, but autograd drops the flag that marks them as
+    coalesced.
     """
     ids = grad._indices()[0]
     if grad.sparse_dim() == 1 and bool((ids[1:] > ids[:-1]).all()):

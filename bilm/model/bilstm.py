@@ -1,6 +1,6 @@
 """Stacks of LSTMs, one per direction; they return the outputs of all layers and the next state.
 
-The directions share only the encoder of their input. The state is explicit: two tensors by
+The directions share only the encoder of their input. The state is explicit: two tensors, indexed by
 direction, layer and row, so that it can be carried from step to step, saved, and split by row over
 ranks.
 """
@@ -76,8 +76,8 @@ class BiLstm(nn.Module):
 
         Returns the outputs of all layers by direction, and the next state. Dropout is applied to
         each layer's input, with a new mask at each time step; the skip connection adds the input
-        after dropout. It affects only the output: the hidden state that recurs is the one before
-        the sum. For `lengths`, see `ProjectedLstm.forward`.
+        after dropout. The skip connection affects only the output: the recurrent hidden state is
+        the one before the sum. For `lengths`, see `ProjectedLstm.forward`.
         """
         all_outputs, cells, hiddens = [], [], []
         for direction, x in enumerate(inputs):
@@ -88,7 +88,7 @@ class BiLstm(nn.Module):
                 y, after = self.lstm(direction, layer)(x, before, lengths)
                 x = y + x if self.config.skip_connections and layer > 0 else y
                 outputs.append(x)
-                # Only products are in the lower precision of autocast.
+                # Autocast lowers the precision of matrix products only, not that of the state.
                 cells.append(after.cell.to(state.cell.dtype))
                 hiddens.append(after.hidden.to(state.hidden.dtype))
             all_outputs.append(outputs)

@@ -1,4 +1,4 @@
-"""The configuration of a model: what is in the `model` section of a configuration file."""
+"""The configuration of a model: the `model` section of a configuration file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from bilm.files.sections import PositiveInt, Section
 
-# Far above what can be trained, so that a damaged file cannot cause a huge allocation.
+# Far above any trainable size; the bound keeps a damaged file from causing a huge allocation.
 Width = Annotated[int, Field(ge=1, le=1 << 20)]
 
 VocabularySize = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]

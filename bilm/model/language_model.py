@@ -1,7 +1,7 @@
 """The biLM: a token encoder, two stacks of LSTMs and one softmax.
 
-The words of a step are given as its distinct words and an index of them by direction, row and time,
-so that the encoder runs once per distinct word for both directions.
+The input of a step is its distinct words and, for each direction, row and time step, an index into
+them, so that the encoder runs once per distinct word for both directions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class BiLm(nn.Module):
         elif vocabulary_size is not None:
             self.encoder = WordEmbedding(vocabulary_size, dim, config.softmax.kind == "sampled")
         else:
-            raise ValueError("vocabulary_size is None; a model of word ids needs it")
+            raise ValueError("vocabulary_size is None; a model that reads word ids requires it")
         self.bilstm = BiLstm(config.lstm, config.num_directions, config.dropout)
         self.softmax: VocabularySoftmax | None = None
         if vocabulary_size is not None:
@@ -79,9 +79,9 @@ class BiLm(nn.Module):
         """Return all layers of each direction, and the next state.
 
         `words` are character ids (distinct words, characters) or word ids (distinct words,);
-        `inverse` (directions, rows, time) are indices of them, in the reading order of each
+        `inverse` (directions, rows, time) are indices into them, in the reading order of each
         direction. Layers are (time, rows, dim), the encoder's output first. `lengths` (rows,) must
-        be in falling order; see `ProjectedLstm.forward`.
+        be in descending order; see `ProjectedLstm.forward`.
         """
         vectors = self.encoder(words)  # (distinct words, dim)
         # (directions, time, rows, dim): time first for the LSTMs
@@ -125,10 +125,10 @@ class BiLm(nn.Module):
 
 
 def training_objective(loss_sums: Tensor, rows: int) -> Tensor:
-    """Return the objective to differentiate: the loss summed over time steps, mean over the rest.
+    """Return the objective to differentiate: the loss summed over time, averaged over the rest.
 
-    The mean is over rows and directions. This is the original's `loss * unroll_steps`, in a form
-    that is valid for a shorter step too. Its scale determines when the gradient clip takes effect,
+    The average is over rows and directions. This is the original's `loss * unroll_steps`, in a form
+    that is also valid for a shorter step. Its scale determines when the gradient clip takes effect,
     and with it every Adagrad step.
     """
     return loss_sums.mean() / rows
@@ -146,7 +146,7 @@ def shape_only_model(config: ModelConfig, vocabulary_size: int | None) -> BiLm:
 
 
 def allocate(model: BiLm) -> BiLm:
-    """Allocate the weights of a model of `shape_only_model`, uninitialized."""
+    """Allocate uninitialized weights for a model from `shape_only_model`."""
     model = model.to_empty(device="cpu").eval()
     if model.config.softmax.tied_to_input and model.softmax is not None:
         # to_empty has allocated two tensors for the tied weight.

@@ -17,7 +17,7 @@ class Negatives(NamedTuple):
     num_tries: int
 
     def log_counts(self, ids: Tensor, vocabulary_size: int) -> Tensor:
-        """Return the log of the expected count of each of `ids`: 0 if all words were taken."""
+        """Return the log of the expected count of each id; 0 if all words are in the sample."""
         if not self.num_tries:
             return torch.zeros_like(ids, dtype=torch.double)
         return log_expected_count(ids, self.num_tries, vocabulary_size)

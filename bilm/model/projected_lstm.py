@@ -49,8 +49,8 @@ class ProjectedLstm(nn.Module):
     ) -> LstmResult:
         """Return the outputs and the state after the last word of each row.
 
-        With `lengths` (rows,), in falling order, the state of a row stays unchanged from its length
-        on, and its outputs from there on are meaningless.
+        With `lengths` (rows,), in descending order, the state of a row stays unchanged from its
+        length on, and its outputs from there on are meaningless.
         """
         clips = Clips(
             cell=self.config.cell_clip or math.inf,

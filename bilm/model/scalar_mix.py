@@ -1,4 +1,4 @@
-"""A task's weighted sum of the biLM's layers: `gamma * sum_j softmax(w)_j h_j`.
+"""A task-specific weighted sum of the biLM's layers: `gamma * sum_j softmax(w)_j h_j`.
 
 Cost: one multiply-add per element and layer; w and gamma are the only weights.
 """
@@ -62,7 +62,7 @@ class ScalarMix(nn.Module):
     def forward(self, layers: Tensor | Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
         """Mix `layers`; `mask` (..., words) is true for words and false for padding.
 
-        The output is zero at padding. Boundary tokens must be removed before.
+        The output is zero at padding. Boundary tokens must be removed beforehand.
         """
         if len(layers) != len(self.weights):
             raise ValueError(f"got {len(layers)} layers; the mix has {len(self.weights)}")

@@ -38,7 +38,7 @@ class VocabularySoftmax(nn.Module):
     ) -> Tensor:
         """Return the loss of each word (directions, words), 0 where the target is `IGNORED`.
 
-        `negatives` is one set per direction, or one set for all, which takes only one product.
+        `negatives` is one set per direction, or one set for all, which requires only one product.
         Without negatives the loss is that of the full softmax.
         """
         real = targets.clamp(min=0)

@@ -24,7 +24,7 @@ from bilm.text.characters import NUM_CHARACTERS
 class Highway(nn.Module):
     """Compute `y = g * relu(x Wt + bt) + (1 - g) * x` with `g = sigmoid(x Wg + bg)`.
 
-    The published files call Wg `W_carry`, although its gate is the share of the transform.
+    The published files call Wg `W_carry`, although the gate scales the transformed part.
     """
 
     def __init__(self, dim: int) -> None:
@@ -36,7 +36,7 @@ class Highway(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialize the weights; the gate's bias is -2, so the input is mostly carried."""
+        """Initialize the weights; with a gate bias of -2, most of the input is carried."""
         std = math.sqrt(1.0 / self.gate_weight.shape[0])
         nn.init.normal_(self.gate_weight, 0.0, std)
         nn.init.constant_(self.gate_bias, -2.0)

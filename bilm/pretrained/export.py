@@ -1,4 +1,4 @@
-"""Write a model in the formats that users exchange; each is read back and compared."""
+"""Write a model directory or the published files, read them back and compare them."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def export_published(
     pretrained.save_published(options, weights)
     if pretrained.vocabulary is not None:
         pretrained.vocabulary.write(directory / VOCABULARY_FILE)
-    again = PretrainedBiLm.from_published(options, weights)
-    _check_equal(pretrained.model, again.model, directory)
+    restored = PretrainedBiLm.from_published(options, weights)
+    _check_equal(pretrained.model, restored.model, directory)
 
 
 def _check_free(directory: Path, overwrite: bool) -> None:
     """Reject a file in place of the directory, and existing output unless `overwrite` is set."""
     if directory.exists() and not directory.is_dir():
-        raise CheckpointError(f"{directory} is a file; name a directory")
+        raise CheckpointError(f"{directory} is a file; pass the path of a directory")
     for name in (OPTIONS_FILE, PUBLISHED_WEIGHTS_FILE, VOCABULARY_FILE):
         reject_existing(directory / name, CheckpointError, overwrite)
 
 
 def _check_equal(written: BiLm, read: BiLm, directory: Path) -> None:
-    expected, found = dict(written.named_parameters()), dict(read.named_parameters())
-    if expected.keys() != found.keys() or not all(
-        torch.equal(expected[name], found[name]) for name in expected
+    expected, actual = dict(written.named_parameters()), dict(read.named_parameters())
+    if expected.keys() != actual.keys() or not all(
+        torch.equal(expected[name], actual[name]) for name in expected
     ):
         raise CheckpointError(
             f"verification failed: the weights read back from {directory} differ from those written"

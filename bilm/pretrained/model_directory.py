@@ -122,8 +122,8 @@ class PretrainedBiLm:
         model = empty_model(config, len(vocabulary))
         parameters = dict(model.named_parameters())
         if parameters.keys() != weights.keys():
-            odd = ", ".join(sorted(parameters.keys() ^ weights.keys())[:5])
-            raise CheckpointError(f"{source} differ from those of the model in: {odd}")
+            names = ", ".join(sorted(parameters.keys() ^ weights.keys())[:5])
+            raise CheckpointError(f"{source} differ from those of the model in: {names}")
         with torch.no_grad():
             for name, parameter in parameters.items():
                 if weights[name].shape != parameter.shape:
@@ -196,7 +196,7 @@ def _read_description(path: Path) -> _Description:
     needs_vocabulary = description.has_softmax or description.model.characters is None
     if description.vocabulary_size is None and needs_vocabulary:
         raise CheckpointError(
-            f"{path}: vocabulary_size is null; a model with a softmax or with word ids needs it"
+            f"{path}: vocabulary_size is null; a model with a softmax or with word ids requires it"
         )
     return description
 
@@ -224,7 +224,7 @@ def _read_weights(model: BiLm, path: Path) -> BiLm:
     with TensorFile(path) as file:
         missing, unexpected = parameters.keys() - file.names, file.names - parameters.keys()
         if missing:
-            raise CheckpointError(f"{path} lacks {', '.join(sorted(missing)[:5])}")
+            raise CheckpointError(f"{path} lacks the weights {', '.join(sorted(missing)[:5])}")
         if unexpected:
             raise CheckpointError(
                 f"{path} has weights that the model does not have: "

@@ -1,6 +1,7 @@
 """The published `options.json`: read it as a model configuration, and write it from one.
 
-`n_characters` is 262 in files for users and 261 in files from training; both are the same model.
+`n_characters` is 262 in files for users and 261 in files from training; both describe the same
+model.
 """
 
 from __future__ import annotations

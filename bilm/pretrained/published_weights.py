@@ -168,10 +168,12 @@ def _datasets(group: h5py.Group, path: Path, expected: set[str]) -> dict[str, h5
             if not isinstance(link, h5py.HardLink):
                 kind = "an external" if isinstance(link, h5py.ExternalLink) else "a soft"
                 raise CheckpointError(f"{path}: {name!r} is {kind} link; links are not followed")
-            kind_of = parent.get(key, getclass=True)
-            if kind_of is h5py.Dataset and name in expected:
+            node_class = parent.get(key, getclass=True)
+            if node_class is h5py.Dataset and name in expected:
                 datasets[name] = parent[key]
-            elif kind_of is h5py.Group and any(other.startswith(f"{name}/") for other in expected):
+            elif node_class is h5py.Group and any(
+                other.startswith(f"{name}/") for other in expected
+            ):
                 pending.append((parent[key], f"{name}/"))
             else:
                 raise CheckpointError(

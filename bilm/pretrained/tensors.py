@@ -1,6 +1,6 @@
 """Read and write safetensors files.
 
-Reading checks everything: only regular files are opened, and every fault of a file is raised as the
+Reading checks everything: only regular files are opened, and every defect of a file raises the
 caller's error type, with the path. A full disk raises OSError while writing.
 """
 
@@ -38,10 +38,10 @@ def load_tensors(path: Path, error: type[BilmError] = CheckpointError) -> dict[s
 
 
 class TensorFile:
-    """A safetensors file that is open for reading; each tensor is read when it is asked for.
+    """A safetensors file that is open for reading; each tensor is read on request.
 
     Args:
-        path: the file. A pipe or a device is rejected, not waited for.
+        path: the file. A pipe or a device is rejected without waiting for it.
         error: the type of all errors.
     """
 

@@ -49,7 +49,7 @@ def _word_tables(model: BiLm) -> set[str]:
 
 def _copy_rows(model: BiLm, vocabulary: Vocabulary, source: PretrainedBiLm) -> None:
     if source.vocabulary is None or source.model.vocabulary_size is None:
-        logger.info("init_from: the source has no softmax; the new softmax starts fresh")
+        logger.info("init_from: the source has no softmax; the new one keeps its initial values")
         return
     words = [word for word in vocabulary.words if word in source.vocabulary]
     target_rows = torch.tensor([vocabulary[word] for word in words])

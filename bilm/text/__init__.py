@@ -1,1 +1,1 @@
-"""Text: characters, vocabulary, tokenizers, and readers of lines and tables."""
+"""Character ids, vocabulary, tokenizers, and readers of text lines and tables."""

@@ -1,9 +1,9 @@
-"""Spell words as rows of character ids (rules 1 and 2 of docs/fidelity.md).
+"""Convert words to rows of character ids (rules 1 and 2 of docs/fidelity.md).
 
-The bytes of a UTF-8 word are ids 0-255; five more ids mark borders and padding. These are the 261
-raw ids of training. The published inference code adds one to every id, so that 0 can mean "no token
-here"; this project marks absent tokens by lengths instead and adds `SHIFT` only when it reads or
-writes the published format.
+The bytes of a UTF-8 word are ids 0-255; five more ids mark boundaries and padding. These are the
+261 raw ids of training. The published inference code adds one to every id, so that 0 can mean "no
+token here"; this project marks absent tokens by lengths instead and adds `SHIFT` only when it reads
+or writes the published format.
 
 Cost: one row of int16 per word, about 0.7 microseconds per word.
 """
@@ -47,7 +47,7 @@ _BOUNDARIES = ((BEGIN_SENTENCE_WORD, BEGIN_SENTENCE), (END_SENTENCE_WORD, END_SE
 def char_ids(words: Iterable[str], max_characters: int = 50) -> CharIds:
     """Return the character ids of `words`: (words, max_characters).
 
-    Lone surrogates, which UTF-8 cannot encode, are left out.
+    Lone surrogates, which UTF-8 cannot encode, are dropped.
     """
     encoded = [word.encode("utf-8", "ignore") for word in words]
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
@@ -63,8 +63,8 @@ def spell(
 ) -> CharIds:
     """Return the character ids of words that are stored in `text`: (words, max_characters).
 
-    Word i is the `lengths[i]` bytes from `starts[i]`; `text` must not be empty. A word of more than
-    `max_characters - 2` bytes is cut, if necessary in the middle of a character.
+    Word i consists of `lengths[i]` bytes, starting at `starts[i]`; `text` must not be empty. A word
+    of more than `max_characters - 2` bytes is truncated, possibly in the middle of a character.
     """
     if max_characters < MIN_CHARACTERS:
         raise ValueError(
@@ -79,9 +79,9 @@ def spell(
     np.copyto(rows[:, 1:-1], text[places], where=is_inside)
     rows[np.arange(len(rows)), kept + 1] = END_WORD
     for boundary, character in _BOUNDARIES:
-        found = _find(boundary.encode(), text, starts, lengths)
-        rows[found] = PADDING
-        rows[found, :MIN_CHARACTERS] = (BEGIN_WORD, character, END_WORD)
+        matches = _find(boundary.encode(), text, starts, lengths)
+        rows[matches] = PADDING
+        rows[matches, :MIN_CHARACTERS] = (BEGIN_WORD, character, END_WORD)
     return rows
 
 

@@ -1,7 +1,7 @@
 """Read text files, plain or compressed, as UTF-8 lines of bounded length.
 
-The extension decides the compression: .gz, .bz2, .xz or .zst, each also with several compressed
-streams in one file. Only line feeds end a line (`str.splitlines` would also split at U+2028 and
+The extension determines the compression: .gz, .bz2, .xz or .zst. A compressed file may consist of
+several streams. Only line feeds end a line (`str.splitlines` would also split at U+2028 and
 other separators that occur inside sentences), and a byte order mark is removed. Bytes that are not
 UTF-8, NULs, overlong lines and damaged archives are errors that name the file and the line.
 
@@ -37,13 +37,13 @@ Errors = Literal["strict", "replace"]
 
 @dataclass(frozen=True)
 class LineBlock:
-    """Consecutive complete lines of a file, with their line ends, and the number of the first."""
+    """Consecutive complete lines of a file, with line endings, and the number of the first line."""
 
     first_line: int
     text: str
 
     def lines(self) -> list[str]:
-        """Return the lines without their ends (LF or CRLF)."""
+        """Return the lines without line endings (LF or CRLF)."""
         text = self.text.replace("\r\n", "\n") if "\r" in self.text else self.text
         return text.removesuffix("\n").split("\n")
 
@@ -52,7 +52,7 @@ class LineReader:
     """Reads the lines of the regular file `path`.
 
     With `errors="replace"`, bytes that are not UTF-8 and NULs become U+FFFD instead of errors.
-    `hint` completes the remedy in their messages, such as ", or use --errors replace".
+    `hint` is appended to the remedy in error messages, for example ", or use --errors replace".
     """
 
     def __init__(
@@ -63,19 +63,20 @@ class LineReader:
         hint: str = "",
     ) -> None:
         self.path = path
-        self.bytes_read = 0  # position in the file on disk, for progress
+        self.bytes_read = 0  # position in the file on disk, for progress bars
         self._errors = errors
         self._max_line_bytes = max_line_bytes
         self._hint = hint
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines without their ends (LF or CRLF)."""
+        """Yield the lines without line endings (LF or CRLF)."""
         for block in self.blocks():
             yield from block.lines()
 
     def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[LineBlock]:
-        """Yield the lines in blocks of about `block_bytes`; the last line may lack its end."""
-        block_bytes = min(block_bytes, self._max_line_bytes)  # so only a first line can be too long
+        """Yield the lines in blocks of about `block_bytes`; the last one may lack a line ending."""
+        # With this bound, only the first line of a block can be too long.
+        block_bytes = min(block_bytes, self._max_line_bytes)
         line = 1
         pending = bytearray()
         with open_regular(self.path, CorpusError) as raw:
@@ -105,7 +106,7 @@ class LineReader:
             return stream.read(size)
         except EOFError:
             raise CorpusError(
-                f"{self.path} is cut short: the compressed data ends in or after line {line}; copy "
+                f"{self.path} is truncated: the compressed data ends in or after line {line}; copy "
                 "or download the file again"
             ) from None
         except (OSError, zlib.error, lzma.LZMAError) as e:

@@ -1,7 +1,7 @@
 """Read columns of CSV and TSV files, and fields of JSON Lines files.
 
-A column is given by its name in the header, or by its number from 1. CSV fields may be quoted and
-span lines; TSV has no quotes. Errors name the file and the line where the row begins.
+A column is given by its name in the header, or by its number, starting at 1. CSV fields may be
+quoted and span lines; TSV has no quotes. Errors name the file and the line where the row begins.
 
 Cost: one row in memory. A field of more than 16 MiB is an error.
 """
@@ -35,16 +35,16 @@ _SUFFIXES: dict[str, Format] = {
 
 
 def format_of(path: Path) -> Format:
-    """Return the format of the extension of `path`, ignoring that of a compression."""
+    """Return the format that the extension of `path` denotes, ignoring a compression suffix."""
     name = path.name
     for suffix in COMPRESSIONS:
         name = name.removesuffix(suffix)
     suffix = Path(name).suffix
     if suffix not in _SUFFIXES:
         raise CorpusError(
-            f"{path} has the unknown extension {suffix!r}; known are {', '.join(_SUFFIXES)}, each "
-            f"also with {', '.join(COMPRESSIONS)}; use --format {'|'.join(FORMATS)} to read it as "
-            "one of these"
+            f"{path} has the unknown extension {suffix!r}; known extensions are "
+            f"{', '.join(_SUFFIXES)}, optionally followed by {', '.join(COMPRESSIONS)}; pass "
+            f"--format {'|'.join(FORMATS)} to choose the format"
         )
     return _SUFFIXES[suffix]
 
@@ -60,8 +60,8 @@ class Row(NamedTuple):
 class Table:
     """The requested columns of a CSV or TSV file.
 
-    `header` is whether the first row is a header; by default it is if any column is given by
-    name. With `strict`, rows of different lengths, duplicate names in the header and misplaced
+    `header` states whether the first row is a header; by default it is one if any column is given
+    by name. With `strict`, rows of different lengths, duplicate names in the header and misplaced
     quotes are errors; otherwise a row may have any length that includes the requested columns.
     """
 
@@ -71,7 +71,7 @@ class Table:
     strict: bool = True
 
     def rows(self, reader: LineReader) -> Iterator[Row]:
-        """Yield the rows of the file of `reader` that are not blank, without the header."""
+        """Yield the non-blank rows of the reader's file, without the header."""
         csv.field_size_limit(MAX_LINE_BYTES)  # a process-wide setting, set only here
         if self.format == "csv":
             parser = csv.reader(_lines_with_ends(reader), strict=self.strict)
@@ -112,12 +112,15 @@ class Table:
             duplicates = [name for name, count in Counter(names).items() if count > 1]
             if duplicates:
                 raise CorpusError(
-                    f"{path}: the header has {', '.join(map(repr, duplicates[:5]))} more than "
+                    f"{path}: the header contains {', '.join(map(repr, duplicates[:5]))} more than "
                     "once; rename one of the columns"
                 )
         positions = [self._position(name, row, path) for name in self.columns]
         if len(set(positions)) < len(positions):
-            raise ConfigError(f"{path}: two of the columns {', '.join(self.columns)} are the same")
+            raise ConfigError(
+                f"{path}: two of the columns {', '.join(self.columns)} are the same; pass "
+                "different columns"
+            )
         return positions
 
     def _position(self, name: str, row: list[str], path: Path) -> int:
@@ -131,7 +134,9 @@ class Table:
                 "from 1"
             )
         if not self._has_header:
-            raise CorpusError(f"{path} has no header, so column {name!r} needs a number (from 1)")
+            raise CorpusError(
+                f"{path} has no header, so column {name!r} must be given by its number, from 1"
+            )
         raise CorpusError(
             f"{path} has no column {name!r} in its header {row[:20]!r:.200}; use one of these "
             "names, or a column number (from 1) if the file has no header"
@@ -170,7 +175,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def checked_text(text: str, what: str, errors: Errors = "strict", hint: str = "") -> str:
     """Reject or replace NULs and unpaired surrogates, which JSON escapes can express.
 
-    `what` names the text in the error message, and `hint` completes the remedy.
+    `what` names the text in the error message, and `hint` is appended to the remedy.
     """
     try:
         text.encode("utf-8")
@@ -181,7 +186,8 @@ def checked_text(text: str, what: str, errors: Errors = "strict", hint: str = ""
         return text
     if errors == "strict":
         raise CorpusError(
-            f"{what} contains a NUL or an unpaired surrogate, which is not text; remove it{hint}"
+            f"{what} contains a NUL or an unpaired surrogate, which is not valid text; "
+            f"remove it{hint}"
         )
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text.replace("\0", "\ufffd")

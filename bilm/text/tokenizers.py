@@ -1,8 +1,8 @@
 """Split raw text into words: `whitespace`, `moses` and `sentencepiece`.
 
 A corpus, and every model trained on it, records its tokenizer, so that both accept raw text. The
-record is a `TokenizerSpec` in a JSON file and, for sentencepiece, the file `tokenizer.model` beside
-that.
+record is a `TokenizerSpec` in a JSON file and, for sentencepiece, the file `tokenizer.model` next
+to it.
 
 sacremoses and sentencepiece are imported only when a tokenizer that needs them is created.
 """
@@ -44,7 +44,7 @@ class TokenizerSpec(Section):
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object: without `language`, unless it is set."""
+        """Return the JSON object, which contains `language` only if it is set."""
         return self.model_dump(exclude_none=True)
 
 
@@ -53,7 +53,7 @@ class Tokenizer(Protocol):
 
     @property
     def spec(self) -> TokenizerSpec:
-        """The description from which `load_tokenizer` creates this tokenizer again."""
+        """The spec from which `load_tokenizer` recreates this tokenizer."""
 
     def tokenize(self, text: str) -> list[str]:
         """Return the words of one sentence."""
@@ -65,11 +65,11 @@ class Tokenizer(Protocol):
         """Write the files that `load_tokenizer` needs in addition to the spec."""
 
     def model_bytes(self) -> bytes:
-        """Return the content of the model file; empty if the spec is the whole tokenizer."""
+        """Return the content of the model file, or empty bytes if there is none."""
 
 
 class _WordTokenizer:
-    """The part that tokenizers without a model file have in common."""
+    """Base class of tokenizers without a model file."""
 
     def __init__(self, spec: TokenizerSpec) -> None:
         self.spec = spec
@@ -85,7 +85,7 @@ class _WordTokenizer:
 
 
 class WhitespaceTokenizer(_WordTokenizer):
-    """Splits text that is already tokenized: words are separated by white space."""
+    """Splits text that is already tokenized, with words separated by whitespace."""
 
     def __init__(self, lowercase: bool = False) -> None:
         super().__init__(TokenizerSpec(name="whitespace", lowercase=lowercase))
@@ -95,14 +95,15 @@ class WhitespaceTokenizer(_WordTokenizer):
 
 
 class MosesTokenizer(_WordTokenizer):
-    """Splits raw text in a language with spaces as the Moses scripts do (sacremoses)."""
+    """Splits raw text of a language with spaces like the Moses scripts (sacremoses)."""
 
     def __init__(self, lowercase: bool = False, language: str = _MOSES_LANGUAGE) -> None:
         try:
             from sacremoses import MosesTokenizer as Moses
         except ImportError:
             raise TokenizerError(
-                "the tokenizer 'moses' needs sacremoses: pip install 'bilm[data]'"
+                "the tokenizer 'moses' requires sacremoses; install it with pip install "
+                "'bilm[data]'"
             ) from None
         super().__init__(TokenizerSpec(name="moses", lowercase=lowercase, language=language))
         self._moses = Moses(lang=language)
@@ -110,15 +111,15 @@ class MosesTokenizer(_WordTokenizer):
     def tokenize(self, text: str) -> list[str]:
         text = text.lower() if self.spec.lowercase else text
         words: list[str] = self._moses.tokenize(text, escape=False)
-        # Moses splits at ASCII separators only. A word must not contain any other white space of
-        # Unicode either, since a vocabulary file has one word per line.
+        # Moses splits only at ASCII separators. Also split at other Unicode whitespace, because a
+        # vocabulary file has one word per line.
         return " ".join(words).split()
 
 
 class SentencePieceTokenizer:
     """Splits text into the pieces of a trained sentencepiece model.
 
-    For languages without spaces, or for a small softmax.
+    Suitable for languages without spaces, or to keep the softmax small.
     """
 
     def __init__(self, model_file: Path, lowercase: bool = False) -> None:
@@ -126,15 +127,16 @@ class SentencePieceTokenizer:
             import sentencepiece
         except ImportError:
             raise TokenizerError(
-                "the tokenizer 'sentencepiece' needs sentencepiece: pip install 'bilm[data]'"
+                "the tokenizer 'sentencepiece' requires sentencepiece; install it with pip install "
+                "'bilm[data]'"
             ) from None
         if not model_file.is_file():
             raise TokenizerError(f"the sentencepiece model {model_file} does not exist")
         size = model_file.stat().st_size
         if size > MAX_MODEL_BYTES:
             raise TokenizerError(
-                f"{model_file} is not a sentencepiece model: it has {size:,} bytes; at most "
-                f"{MAX_MODEL_BYTES:,} are read"
+                f"{model_file} is not a sentencepiece model: it has {size:,} bytes; the "
+                f"limit is {MAX_MODEL_BYTES:,}"
             )
         self.spec = TokenizerSpec(name="sentencepiece", lowercase=lowercase)
         self._model_file = model_file
@@ -146,7 +148,7 @@ class SentencePieceTokenizer:
             raise TokenizerError(f"{model_file} is not a sentencepiece model: {reason}") from None
 
     def tokenize(self, text: str) -> list[str]:
-        # As in character ids, lone surrogates, which UTF-8 cannot encode, are left out.
+        # Drop lone surrogates, which UTF-8 cannot encode, as `char_ids` does.
         text = text.encode("utf-8", "ignore").decode("utf-8")
         text = text.lower() if self.spec.lowercase else text
         pieces: list[str] = self._pieces.EncodeAsPieces(text)

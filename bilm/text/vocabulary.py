@@ -19,7 +19,7 @@ from bilm.text.characters import SPECIAL_WORDS
 
 BEGIN_SENTENCE_ID, END_SENTENCE_ID, UNKNOWN_ID = range(len(SPECIAL_WORDS))
 
-IGNORED = -1  # the target of a slot that has nothing to predict
+IGNORED = -1  # the target of a slot without a prediction
 
 MAX_VOCABULARY_BYTES = 1 << 26  # about six million words
 
@@ -76,18 +76,18 @@ class Vocabulary:
         if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS:
             raise CorpusError(
                 f"{source} is not a vocabulary: its first lines must be {' '.join(SPECIAL_WORDS)}, "
-                "one word per line, followed by the words by descending count"
+                "one word per line, followed by the other words by descending count"
             )
         seen: dict[str, int] = {}
         for line, word in enumerate(self.words, 1):
             if word.strip() != word or len(word.split()) != 1:
                 raise CorpusError(
                     f"line {line} of {source} is {word!r}; each line must contain one word "
-                    "without white space"
+                    "without whitespace"
                 )
             first = seen.setdefault(word, line)
             if first != line:
                 raise CorpusError(
-                    f"the word {word!r} occurs twice in {source}: lines {first} and {line}; "
+                    f"the word {word!r} occurs twice in {source}, on lines {first} and {line}; "
                     "remove the second"
                 )

@@ -106,8 +106,8 @@ class CheckpointStore:
     def newest(self) -> Checkpoint | None:
         """Return the latest intact checkpoint; None if the run has never saved one.
 
-        Damaged checkpoints are logged and skipped. If none is intact, raise an error: to start a
-        new run would silently discard the old one.
+        Damaged checkpoints are logged and skipped. If none is intact, raise an error, because
+        starting a new run would silently discard the old one.
         """
         paths, reasons = self._paths(), []
         for path in paths:
@@ -175,7 +175,7 @@ def _step_of(path: Path) -> int:
 
 
 def _manifest_text(tree: Any) -> str:
-    """Return the only accepted text of a manifest, so that any change of the file is detected."""
+    """Return the only accepted text of a manifest, so that any change to the file is detected."""
     return json.dumps(tree, indent=1) + "\n"
 
 
@@ -186,7 +186,7 @@ def _verify_file(path: Path, entry: _FileEntry) -> None:
         raise CheckpointError(f"cannot read {path}: {e.strerror}") from None
     if size != entry.bytes:
         raise CheckpointError(
-            f"{path} has {size:,} bytes, but {entry.bytes:,} according to {MANIFEST_FILE}"
+            f"{path} has {size:,} bytes; according to {MANIFEST_FILE}, it must have {entry.bytes:,}"
         )
     if sha256_of(path, CheckpointError) != entry.sha256:
         raise CheckpointError(f"{path} is damaged: its sha256 differs from that in {MANIFEST_FILE}")

@@ -153,7 +153,7 @@ class TrainConfig(Section):
 class ZeroConfig(Section):
     """ZeRO, which partitions the training state across ranks."""
 
-    refused_keys: ClassVar[dict[str, str]] = {
+    rejected_keys: ClassVar[dict[str, str]] = {
         "offload_optimizer": "it would need DeepSpeed's CPU optimizers, which clip differently",
         "offload_param": "it is not supported; use more ranks or stage 3",
     }
@@ -183,7 +183,7 @@ class DeepSpeedConfig(Section):
     """The configuration of DeepSpeed. Unknown keys, which DeepSpeed accepts, are rejected."""
 
     # Keys of DeepSpeed that are not supported, and what to use instead.
-    refused_keys: ClassVar[dict[str, str]] = {
+    rejected_keys: ClassVar[dict[str, str]] = {
         "train_micro_batch_size_per_gpu": "it is computed from train_batch_size, "
         "gradient_accumulation_steps and the number of ranks",
         "gradient_clipping": "it ignores sparse gradients; set train.max_gradient_norm",
@@ -274,9 +274,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
     for key in keys[:-1]:
         node = node.setdefault(key, {}) if isinstance(node, dict) else None
     if not isinstance(node, dict):
-        raise ConfigError(
-            f"the override {override!r} sets a key of something that is not an object"
-        )
+        raise ConfigError(f"the override {override!r} sets a key of a value that is not an object")
     node[keys[-1]] = _override_value(text, override)
 
 

@@ -2,8 +2,8 @@
 
 Everything random is a function of (seed, step, rank), and so are the batch and the learning rate of
 a step. The state of a run is therefore its weights, the optimizer's state, the carried LSTM state
-and `Progress`. However a run stops, the same command resumes from the latest intact checkpoint,
-bit for bit.
+and `Progress`. Regardless of how a run stops, the same command resumes it, bit for bit, from the
+latest intact checkpoint.
 """
 
 from __future__ import annotations
@@ -55,14 +55,10 @@ class Run:
         batches = parts.stream.read(start, max(start, num_steps), workers=workers)
         must_stop = self._evaluate_if_due()
         while state.progress.step < num_steps and not must_stop and not self._is_out_of_patience():
-            begun = time.monotonic()
+            started = time.monotonic()
             step_batches = [next(batches) for _ in range(parts.stream.accumulation)]
-            waited = time.monotonic() - begun
-
-            # ---- one optimizer step
-            must_stop = self._take_step(step_batches, begun, waited)
-            # ----
-
+            waited = time.monotonic() - started
+            must_stop = self._take_step(step_batches, started, waited)
             must_stop = must_stop or self._evaluate_if_due()
             if state.progress.step % parts.config.train.checkpoints.every_steps == 0:
                 self._save()
@@ -78,7 +74,7 @@ class Run:
             )
         return STOPPED_EXIT_CODE
 
-    def _take_step(self, batches: list[Batch], begun: float, waited: float) -> bool:
+    def _take_step(self, batches: list[Batch], started: float, waited: float) -> bool:
         """Take a step and log it if due; return whether a rank was asked to stop."""
         parts, state, log = self.parts, self.state, self.log
         result = take_step(parts, state, batches, inspect=self._is_inspection_due())
@@ -87,7 +83,7 @@ class Run:
         if result.inspector is not None and log is not None:
             log.inspection(step, result.inspector)
         parts.ranks.note_step(step)
-        seconds = time.monotonic() - begun
+        seconds = time.monotonic() - started
         state.sums += replace(result.sums, seconds=seconds, waited=waited)
         if step % parts.config.train.log.every_steps == 0 or step == parts.num_steps:
             if log is not None:
@@ -128,13 +124,13 @@ class Run:
         return figures
 
     def _evaluate_if_due(self) -> bool:
-        """Measure held-out perplexity and save the best model; return whether to stop instead."""
+        """Measure held-out perplexity and save the best model; return True if asked to stop."""
         parts, state, step = self.parts, self.state, self.state.progress.step
         every = parts.config.train.evaluation.every_steps or parts.stream.steps_per_epoch
         is_due = step > 0 and (step % every == 0 or step == parts.num_steps)
         if not is_due or state.progress.evaluated_step == step or parts.heldout is None:
             return False
-        begun = time.monotonic()
+        started = time.monotonic()
         model, device = parts.engine.model, parts.ranks.device
         try:
             totals = loss_totals(model, parts.heldout, device, self._check_stop)
@@ -143,7 +139,7 @@ class Run:
         measured = totals.sum_over_ranks(parts.ranks).perplexity(parts.corpus, HELDOUT)
         state.progress = state.progress.after_evaluation(measured.mean)
         if self.log is not None:
-            self.log.heldout(step, measured, time.monotonic() - begun)
+            self.log.heldout(step, measured, time.monotonic() - started)
         if state.progress.best_step == step:
             self._export_best()
             self._save()  # the best checkpoint is kept, even between the regular ones
@@ -158,7 +154,9 @@ class Run:
         if patience is None or self.state.progress.evaluations_since_best < patience:
             return False
         if self.parts.ranks.is_first:
-            logger.info("no better held-out perplexity in %s evaluations; stopping", patience)
+            logger.info(
+                "held-out perplexity has not improved in %s evaluations; stopping", patience
+            )
         return True
 
     def _export_best(self) -> None:
@@ -178,7 +176,7 @@ class Run:
         parts, state = self.parts, self.state
         if state.progress == state.saved:
             return
-        begun = time.monotonic()
+        started = time.monotonic()
         tensors = {
             WEIGHTS: parts.engine.weights(),
             OPTIMIZER: parts.engine.optimizer_state(),
@@ -195,7 +193,7 @@ class Run:
                 keep_last = parts.config.train.checkpoints.keep_last
                 parts.store.prune(saved, keep_last, state.progress.best_step)
                 if self.log is not None:
-                    self.log.checkpoint(record.step, saved.path, time.monotonic() - begun)
+                    self.log.checkpoint(record.step, saved.path, time.monotonic() - started)
         state.saved = state.progress
         del tensors
         release_free_memory()

@@ -1,7 +1,7 @@
 """The logs of a run: metrics.jsonl, TensorBoard, and a progress bar or log lines.
 
 Only rank 0 has a `MetricsLog`. metrics.jsonl has one JSON object per line: `event` is "train"
-(averages over the steps since the line before), "heldout" or "checkpoint". With a sampled softmax
+(averages over the steps since the previous line), "heldout" or "checkpoint". With a sampled softmax
 the training perplexity is that of the *sampled* loss; it is much lower than the held-out
 perplexity, and always labeled "sampled".
 """
@@ -55,7 +55,7 @@ class MetricsLog:
             self._bar = tqdm(total=num_steps, initial=start, unit="step", dynamic_ncols=True)
 
     def train(self, step: int, figures: dict[str, float]) -> None:
-        """Log the training figures of the steps since the line before."""
+        """Log the training figures of the steps since the previous line."""
         self._write({"event": "train", "step": step, **figures})
         self._draw({f"train/{name}": value for name, value in figures.items()}, step)
         self._show(step, figures)
@@ -115,7 +115,7 @@ class MetricsLog:
 
     @contextmanager
     def _explain_write_errors(self, needed: int = 0) -> Iterator[None]:
-        """Add to a write error what to do; TensorBoard may report one of an earlier write."""
+        """Add the remedy to a write error; TensorBoard may report one from an earlier write."""
         try:
             yield
         except OSError as error:
@@ -168,7 +168,7 @@ def _hide_full_disk(args: threading.ExceptHookArgs) -> None:
 
 
 def _drop_lines_after(path: Path, step: int) -> None:
-    """Keep the complete lines up to `step`; a kill may have left a part of one."""
+    """Keep the lines up to `step`; drop a line that is incomplete because the run was killed."""
     if not path.exists():
         return
     kept = []

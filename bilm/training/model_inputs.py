@@ -1,4 +1,4 @@
-"""The conversion of a batch into the tensors that the model takes."""
+"""Convert a batch to the model's input tensors."""
 
 from __future__ import annotations
 

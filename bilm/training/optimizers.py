@@ -113,7 +113,7 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Op
 
 
 def learning_rate_at(config: OptimizerConfig, step: int, num_steps: int) -> float:
-    """Return the learning rate of a step, a pure function, so that no state needs to be saved."""
+    """Return the learning rate of a step: a pure function, so no state has to be saved."""
     if step < config.warmup_steps:
         return config.learning_rate * (step + 1) / config.warmup_steps
     if config.decay == "none":

@@ -1,7 +1,7 @@
 """Perplexity of a split by the full softmax, for each direction, over any number of ranks.
 
-Dropout is off, and the LSTM state is carried from zero. The text is cut into the same rows for any
-number of ranks, so the result is the same on all of them.
+Dropout is off, and the LSTM state starts at zero and is carried over. The text is cut into the same
+rows for any number of ranks, so the result does not depend on that number.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ TENSORBOARD_DIRECTORY = "tensorboard"
 @contextmanager
 def lock_run(directory: Path, ranks: Ranks) -> Iterator[None]:
     """Create the directory and lock it, so that no second run can use it at the same time."""
-    message = f"another process is training in {directory}; wait for it, or choose another "
+    message = f"another process is training in {directory}; wait until it exits, or choose another "
     message += "train.output_dir"
     with ExitStack() as stack:
         with ranks.fail_together():

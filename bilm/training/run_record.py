@@ -89,7 +89,7 @@ class StepSums:
     def __add__(self, other: StepSums) -> StepSums:
         losses = zip_longest(self.losses, other.losses, fillvalue=0.0)
         return StepSums(
-            losses=tuple(one + another for one, another in losses),
+            losses=tuple(a + b for a, b in losses),
             predictions=self.predictions + other.predictions,
             gradient_norm=self.gradient_norm + other.gradient_norm,
             clipped=self.clipped + other.clipped,
@@ -168,8 +168,8 @@ class RunRecord(Section):
         version = tree.get("version") if isinstance(tree, dict) else VERSION
         if version != VERSION:
             raise CheckpointError(
-                f"{path} has format version {version}; this program reads version {VERSION}. Use "
-                "the program that wrote it"
+                f"{path} has format version {version}; this version of bilm reads version "
+                f"{VERSION}. Use the version of bilm that wrote it"
             )
         return cls.from_json(tree, str(path))
 
@@ -193,7 +193,7 @@ class RunRecord(Section):
             lines.append("data.corpus: its content differs from the checkpoint's")
         settings = fixed_settings(config)
         for key in self.settings.keys() ^ settings.keys():
-            lines.append(f"{key}: the checkpoint was written by another version of this program")
+            lines.append(f"{key}: the checkpoint was written by another version of bilm")
         for key in self.settings.keys() & settings.keys():
             if self.settings[key] != settings[key]:
                 lines.append(f"{key}: {self.settings[key]} in the checkpoint, {settings[key]} now")

@@ -1,4 +1,4 @@
-"""The construction of a run: ranks, corpus, run directory, model, and the state to resume from."""
+"""Set up a run: ranks, corpus, run directory, model, and the state to resume from."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def dry_run(config: Config) -> int:
         with prepare(config, fresh=True) as run:
             stream = run.parts.stream
             batches = [stream.batch(0, micro) for micro in range(stream.accumulation)]
-            begun = time.monotonic()
+            started = time.monotonic()
             sums = take_step(run.parts, run.state, batches).sums
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - started
             if run.parts.ranks.is_first:
                 logger.info(
                     "one step of %s predictions in %.2f s: loss %.3f, gradient norm %.2f, "
@@ -131,7 +131,7 @@ def open_train_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchStre
     characters = _max_characters(config)
     stream = BatchStream(corpus, TRAIN, batch, share, max_characters=characters, verified=True)
     if stream.num_predictions == 0:
-        raise CorpusError(f"the corpus {corpus.path} has no training text")
+        raise CorpusError(f"the corpus {corpus.path} has no training text; build it with more text")
     return stream
 
 
@@ -196,7 +196,7 @@ def build_engine(config: Config, model: BiLm, ranks: Ranks) -> Engine:
 
 
 def deepspeed_settings(config: Config) -> dict[str, Any]:
-    """Return DeepSpeed's configuration: its section, and what follows from the rest."""
+    """Return DeepSpeed's configuration: its section, and values derived from other sections."""
     section = config.deepspeed.model_dump(mode="json", exclude_none=True)
     section["gradient_clipping"] = 0.0  # set explicitly, since DeepSpeed clips at 1.0 by default
     if config.deepspeed.zero_optimization.stage > 0:
@@ -206,7 +206,7 @@ def deepspeed_settings(config: Config) -> dict[str, Any]:
 
 
 def build_run(parts: RunParts, checkpoint: Checkpoint | None) -> Run:
-    """Return a new run, or the run in the state of the checkpoint, which only rank 0 passes."""
+    """Return a new run, or one restored from `checkpoint`, which only rank 0 passes."""
     ranks, engine, rows = parts.ranks, parts.engine, parts.config.deepspeed.train_batch_size
     lstm = engine.model.zero_state(rows)
     tree = ranks.broadcast_json(None if checkpoint is None else checkpoint.record.to_json())

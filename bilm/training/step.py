@@ -1,4 +1,4 @@
-"""One optimizer step: forward, backward, agreement of all ranks, clipping and update.
+"""One optimizer step: forward, backward, exchange between ranks, clipping and update.
 
 Everything random in a step is a function of (seed, step, rank, micro-batch).
 """
@@ -30,7 +30,7 @@ MAX_PLACES = 5  # of sentences, in the message about a loss that is not finite
 class StepReport:
     """The values of a step that ranks exchange before anything is updated.
 
-    On one rank the tensors have no leading dimension; of all ranks they start with (world,).
+    The tensors of one rank have no leading dimension; those of all ranks start with (world,).
     """
 
     loss_sums: Tensor  # (..., directions)
@@ -50,7 +50,7 @@ class StepReport:
 
 @dataclass(frozen=True)
 class StepResult:
-    """The result of a step, the same on all ranks but for the inspector."""
+    """The result of a step, the same on all ranks except for the inspector."""
 
     sums: StepSums  # of one step, whose time the caller adds
     stop: bool  # whether any rank was asked to stop
@@ -109,7 +109,7 @@ def _accumulate_gradients(parts: RunParts, state: RunState, batches: list[Batch]
 
 
 def _check_finite(parts: RunParts, step: int, losses: Tensor) -> None:
-    """Raise on all ranks if a loss of any rank is not finite: (world, directions)."""
+    """Raise an error on all ranks if any of `losses` (world, directions) is not finite."""
     bad = torch.nonzero(~torch.isfinite(losses).all(dim=1)).flatten().tolist()
     if not bad:
         return
@@ -138,8 +138,8 @@ def _move(negatives: list[Negatives] | None, device: torch.device) -> list[Negat
 class StepInspector:
     """Update-to-weight ratios by module, and histograms, of one step.
 
-    Made between backward and update, when both weights and gradients are available. Of a table
-    with sparse gradients only the rows with a gradient are inspected. Costs a copy of those
+    It is created between backward and update, when both weights and gradients are available. In a
+    table with sparse gradients, only the rows with a gradient are inspected. Cost: a copy of these
     weights.
     """
 
@@ -179,7 +179,7 @@ def _rows_of(parameter: nn.Parameter, rows: Tensor | None) -> Tensor:
 
 
 def _module_of(name: str) -> str:
-    """`bilstm.stacks.0.1.weight` -> `lstm_forward_1`; other names -> their first part."""
+    """Map `bilstm.stacks.0.1.weight` to `lstm_forward_1`, and other names to their first part."""
     parts = name.split(".")
     if parts[0] == "bilstm":
         return f"lstm_{('forward', 'backward')[int(parts[2])]}_{parts[3]}"

@@ -99,7 +99,7 @@ def test_accepts_published_files_and_every_option(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--layers", "mix:1,x"], "a mix is one number per layer"),
+        (["--layers", "mix:1,x"], "a mix must have one number per layer"),
         (["--layers", "mix:1,2"], "2 weights; this model has 3 layers"),
         (["--layers", "both"], "layers is 'both'"),
         (["--batch-words", "0"], "--batch-words is 0"),

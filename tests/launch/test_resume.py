@@ -169,7 +169,7 @@ def test_resumes_patience(corpus: Path, tmp_path: Path) -> None:
     launch(corpus, output, *diverging, "train.max_steps=4", ranks=None)
     assert len(events(output, "heldout")) == 2
     done = launch(corpus, output, *diverging, "train.evaluation.patience=3", LONG, ranks=None)
-    assert "no better held-out perplexity in 3 evaluations" in done.stderr
+    assert "held-out perplexity has not improved in 3 evaluations" in done.stderr
     perplexities = [event["perplexity"] for event in events(output, "heldout")]
     best = perplexities.index(min(perplexities))
     assert len(perplexities) == best + 1 + 3

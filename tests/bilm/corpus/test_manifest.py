@@ -40,7 +40,7 @@ def test_table_equals_blocks(corpus: Corpus) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        ("format", "tar", "its field format must be 'bilm-corpus'"),
+        ("format", "tar", "its format must be 'bilm-corpus'"),
         ("version", 2, r"has version 2; this bilm reads versions up to 1\. Install a newer"),
         ("version", 0, "version: "),
         ("version", "1", "version: "),
@@ -67,8 +67,8 @@ def test_table_equals_blocks(corpus: Corpus) -> None:
         (f"{SHARD}.name", "../train-00001.tar", "is not 'train-00001.tar'"),
         (f"{SHARD}.name", "train-00000.tar", "is not 'train-00001.tar'"),
         (f"{SHARD}.bytes", 10**20, f"{SHARD}.bytes: "),
-        (f"{SHARD}.bytes", 512, "more words than fit|ends after"),
-        (f"{SHARD}.bytes", 4609, r"after the 4609 bytes|train-00001\.tar has"),
+        (f"{SHARD}.bytes", 512, "more words than fit|extends past"),
+        (f"{SHARD}.bytes", 4609, r"past the 4609 bytes|train-00001\.tar has"),
         (f"{SHARD}.words", 9, "not the sums over the blocks"),
         (f"{SHARD}.sentences", 4, "not the sums over the blocks"),
         (f"{SHARD}.blocks", [], "a block or a sentence is empty"),
@@ -76,7 +76,7 @@ def test_table_equals_blocks(corpus: Corpus) -> None:
         (f"{SHARD}.blocks.0.0", -64, f"{SHARD}.blocks.0.0: "),
         (f"{SHARD}.blocks.0.0", 1 << 62, f"{SHARD}.blocks.0.0: "),
         (f"{SHARD}.blocks.0.0", 642, "not a multiple of 64"),
-        (f"{SHARD}.blocks.0.0", 1 << 40, "ends after"),
+        (f"{SHARD}.blocks.0.0", 1 << 40, "extends past"),
         (f"{SHARD}.blocks.0.1", 640, "blocks overlap"),
         (f"{SHARD}.blocks.0.2", 0, "a block or a sentence is empty"),
         (f"{SHARD}.blocks.0.3", 1, "a block or a sentence is empty"),
@@ -168,5 +168,5 @@ def test_sizes_of_manifest_and_message_are_bounded(corpus: Corpus) -> None:
     assert len(str(caught.value)) < 1000
     with open(path, "wb") as file:
         file.truncate(MAX_MANIFEST_BYTES + 1)
-    with pytest.raises(CorpusError, match="at most 67,108,864 are read"):
+    with pytest.raises(CorpusError, match="the limit is 67,108,864"):
         Corpus.open(corpus.path)

@@ -95,7 +95,7 @@ def test_webdataset_reads_the_same_arrays(corpus: Corpus) -> None:
 @pytest.mark.parametrize(
     ("ids", "lengths", "message"),
     [
-        ([3, 4], [1, 2], "lengths sum to 3; there are 2 ids"),
+        ([3, 4], [1, 2], "lengths sum to 3, but there are 2 ids"),
         ([3], [1, 0], "at least one word"),
         ([3, 0], [2], "a sentence contains the word id 0; it must be at least 2"),
         ([-5], [1], "a sentence contains the word id -5"),
@@ -121,7 +121,7 @@ def test_rejects_empty_shards(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("types", "num_counts", "message"),
     [
-        ([b"the"], 1, "type 0 is b'the'; .* the first ones, and only those, must be <S>"),
+        ([b"the"], 1, "type 0 is b'the'; .* exactly the first ones must be <S>"),
         ([*SPECIAL, b"<S>"], 4, "type 3 is b'<S>'"),
         (SPECIAL, 4, "3 types and 4 counts; their numbers must be equal"),
     ],
@@ -139,6 +139,6 @@ def test_writes_no_manifest_for_words_outside_the_lexicon(tmp_path: Path) -> Non
     writer = SplitWriter(tmp_path, "train", 10)
     writer.add(np.array([3], dtype=np.int32), np.array([1], dtype=np.int32))
     splits = {"train": writer.close()}
-    with pytest.raises(ValueError, match="contains the word id 3; there are 3 types"):
+    with pytest.raises(ValueError, match="contains the word id 3, but there are 3 types"):
         write_manifest(tmp_path, tokenizer=WHITESPACE, options={}, vocabulary_size=3, splits=splits)
     assert not (tmp_path / "corpus.json").exists()

@@ -50,10 +50,10 @@ def test_npy_round_trip_and_wrong_headers() -> None:
     data = np.frombuffer(npy_bytes(array), dtype=np.uint8)
     np.testing.assert_array_equal(npy_array(data, "<i8", 7, Path("x")), array)
     for content, dtype, length, message in (
-        (data, "<i4", 7, r"holds <i8 \(7,\), but <i4 \(7,\) is expected"),
-        (data, "<i8", 8, "holds"),
-        (data[:-1], "<i8", 7, "its header contradicts"),
-        (data[:4], "<i8", 7, "not an .npy file of one dimension"),
+        (data, "<i4", 7, r"contains <i8 \(7,\); expected <i4 \(7,\)"),
+        (data, "<i8", 8, "contains"),
+        (data[:-1], "<i8", 7, "contradicts its header"),
+        (data[:4], "<i8", 7, "not a one-dimensional .npy file"),
     ):
         with pytest.raises(CorpusError, match=message):
             npy_array(content, dtype, length, Path("x"))

@@ -26,6 +26,6 @@ def test_reads_content_and_digest(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"12345")
     assert read_regular(path, ConfigError, 5) == b"12345"
-    with pytest.raises(ConfigError, match="has 5 bytes; at most 4 are read"):
+    with pytest.raises(ConfigError, match="has 5 bytes; the limit is 4"):
         read_regular(path, ConfigError, 4)
     assert sha256_of(path, ConfigError) == hashlib.sha256(b"12345").hexdigest()

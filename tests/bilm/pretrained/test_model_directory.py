@@ -121,7 +121,7 @@ FAULTS: list[tuple[Callable[[Path], object], str]] = [
     (edit_json("vocabulary_size", 1 << 31), "vocabulary_size: "),
     (edit_json("vocabulary_size", None), "vocabulary_size is null"),
     (edit_json("tokenizer", {"name": "builtins.eval"}), "tokenizer.name: "),
-    (edit_tensors(lambda t: t.pop("softmax.weight")), "lacks softmax.weight"),
+    (edit_tensors(lambda t: t.pop("softmax.weight")), "lacks the weights softmax.weight"),
     (edit_tensors(lambda t: t.update(odd=torch.zeros(1))), "that the model does not have: odd"),
     (
         edit_tensors(lambda t: t.update({"softmax.bias": torch.zeros(82)})),

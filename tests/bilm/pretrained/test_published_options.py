@@ -37,7 +37,7 @@ def test_261_and_262_characters_are_the_same_model(tmp_path: Path) -> None:
     ("change", "message"),
     [
         (lambda o: o.pop("lstm"), "lstm: is missing"),
-        (lambda o: o["lstm"].update(dimm=3), "lstm.dimm.*did you mean 'dim'"),
+        (lambda o: o["lstm"].update(dimm=3), "lstm.dimm.*the closest key is 'dim'"),
         (lambda o: o["lstm"].update(dim="64"), "lstm.dim"),
         (lambda o: o["lstm"].update(dim=8), "projection_dim is 16; it must be below dim"),
         (lambda o: o["lstm"].update(cell_clip=-1), "lstm.cell_clip"),

@@ -48,7 +48,7 @@ def test_reads_concatenated_streams(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 def test_rejects_truncated_archives(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a.txt{suffix}", COMPRESS[suffix](TEXT)[:-9])
-    with pytest.raises(CorpusError, match=r"is cut short: the compressed data ends in or after"):
+    with pytest.raises(CorpusError, match=r"is truncated: the compressed data ends in or after"):
         list(LineReader(path).lines())
 
 

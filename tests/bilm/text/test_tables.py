@@ -20,7 +20,7 @@ def test_format_follows_from_the_extension() -> None:
     assert format_of(Path("a.csv")) == "csv"
     assert format_of(Path("a.b.jsonl.zst")) == "jsonl"
     assert format_of(Path("a.tok.gz")) == "text"
-    with pytest.raises(CorpusError, match=r"extension '\.pdf'; .* use --format csv\|tsv\|jsonl"):
+    with pytest.raises(CorpusError, match=r"extension '\.pdf'; .* pass --format csv\|tsv\|jsonl"):
         format_of(Path("a.pdf.xz"))
 
 
@@ -66,7 +66,7 @@ def test_fields_may_span_blocks(tmp_path: Path) -> None:
     ("columns", "content", "message"),
     [
         (("c",), "a,b\n1,2\n", r"no column 'c' in its header \['a', 'b'\]; use one of these"),
-        (("a",), "a,b,b\n1,2,3\n", "the header has 'b' more than once"),
+        (("a",), "a,b,b\n1,2,3\n", "the header contains 'b' more than once"),
         (("a",), "a,b\n1,2\n3\n", "line 3 has 1 columns, but the first row has 2"),
         (("a",), "a,b\n1,2,3\n", "line 2 has 3 columns, but the first row has 2"),
         (("a",), 'a,b\n"1"x,2\n', "line 2 is not valid CSV"),
@@ -85,7 +85,9 @@ def test_strict_table_rejects_invalid_rows(
 
 
 def test_rejects_column_name_without_header(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="has no header, so column 'a' needs a number"):
+    with pytest.raises(
+        CorpusError, match="has no header, so column 'a' must be given by its number"
+    ):
         rows(tmp_path / "a.csv", Table("csv", ("a",), header=False), "a,b\n")
 
 

@@ -117,7 +117,7 @@ def test_rejects_missing_or_damaged_model(tmp_path: Path) -> None:
 def test_rejects_large_model(tmp_path: Path) -> None:
     with open(tmp_path / "tokenizer.model", "wb") as file:
         file.truncate(MAX_MODEL_BYTES + 1)
-    with pytest.raises(TokenizerError, match="at most 268,435,456 are read"):
+    with pytest.raises(TokenizerError, match="the limit is 268,435,456"):
         load_tokenizer(PIECES, tmp_path)
 
 

@@ -69,7 +69,7 @@ def test_accepts_windows_line_endings(tmp_path: Path) -> None:
 def test_rejects_large_files_and_directories(tmp_path: Path) -> None:
     with open(tmp_path / "large", "wb") as file:
         file.truncate(MAX_VOCABULARY_BYTES + 1)
-    with pytest.raises(CorpusError, match="at most 67,108,864 are read"):
+    with pytest.raises(CorpusError, match="the limit is 67,108,864"):
         Vocabulary.read(tmp_path / "large")
     with pytest.raises(CorpusError, match="not a regular file"):
         Vocabulary.read(tmp_path)

@@ -114,5 +114,5 @@ def test_names_differing_settings() -> None:
     del settings["model"]
     older = record.model_copy(update={"settings": settings})
     assert older.differences(config, "abc") == [
-        "model: the checkpoint was written by another version of this program"
+        "model: the checkpoint was written by another version of bilm"
     ]

@@ -136,7 +136,7 @@ def test_replaces_invalid_characters(tmp_path: Path) -> None:
         ("a.txt", b"ok\nno\0pe\n", r"line 2 contains a NUL byte.*or use --errors replace"),
         ("a.txt", b"", r"a\.txt is empty"),
         ("a.txt.gz", gzip.compress(b"", mtime=0), r"a\.txt\.gz is empty"),
-        ("a.txt.gz", gzip.compress(NOISE, mtime=0)[:-9], r"a\.txt\.gz is cut short"),
+        ("a.txt.gz", gzip.compress(NOISE, mtime=0)[:-9], r"a\.txt\.gz is truncated"),
         ("a.txt.zst", b"not zstd\n", r"cannot read .*a\.txt\.zst"),
         ("a.pdf", b"x\n", r"unknown extension '\.pdf'.*--format"),
         ("a.jsonl", b'{"text": "x"}\n{"txt": "x"}\n', r"a\.jsonl, line 2 has no field 'text'"),

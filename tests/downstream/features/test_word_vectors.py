@@ -62,7 +62,7 @@ def test_rejects_missing_and_truncated_files(tmp_path: Path) -> None:
         vectors_digest(tmp_path / "none.txt")
     path = tmp_path / "v.txt.gz"
     path.write_bytes(gzip.compress(b"cat 1 2\n" * 1000)[:-12])
-    with pytest.raises(CorpusError, match="cut short"):
+    with pytest.raises(CorpusError, match="truncated"):
         WordVectors.read(path)
 
 

@@ -54,7 +54,7 @@ def test_flags_override_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"train": {"epochz": 1}}', r"train\.epochz: .* did you mean 'epochs'"),
+        ('{"train": {"epochz": 1}}', r"train\.epochz: .* the closest key is 'epochs'"),
         ('{"data": 1}', "data is not an object, so --train cannot be set"),
         ("[]", "contains a list; expected a JSON object"),
     ],

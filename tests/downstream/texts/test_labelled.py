@@ -68,7 +68,7 @@ def test_reads_gzip_and_byte_order_mark(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress("\ufefflabel,text\nx,é\n".encode()))
     assert read_labelled(path).texts == ("é",)
     path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(CorpusError, match="cut short"):
+    with pytest.raises(CorpusError, match="truncated"):
         read_labelled(path)
     path.write_bytes(b"label,text\n")
     with pytest.raises(CorpusError, match=r"cannot read .*a\.csv\.gz"):
@@ -79,7 +79,7 @@ def test_reads_gzip_and_byte_order_mark(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("text,lable\na,b\n", r"no column 'label' in its header \['text', 'lable'\]"),
-        ("text,label,text\na,b,c\n", "the header has 'text' more than once"),
+        ("text,label,text\na,b,c\n", "the header contains 'text' more than once"),
         ("text,label\na,b\n ,c\n", "line 3: the text is empty"),
         ("text,label\na,\n", "line 2: the label is empty"),
         ("text,label\na,b,c\n", "line 2 has 3 columns, but the first row has 2"),
