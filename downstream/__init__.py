@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from downstream.texts.labelled import LabelledTexts as LabelledTexts
     from downstream.texts.labelled import read_labelled as read_labelled
 
-_HOMES = {
+_MODULES = {
     "BiLmClassifier": "downstream.estimators",
     "BiLmVectorizer": "downstream.estimators",
     "LabelledTexts": "downstream.texts.labelled",
@@ -33,6 +33,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'downstream' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
