@@ -283,16 +283,16 @@ def main() -> int:
     )
     parser.add_argument("file", type=Path, nargs="+", help="an .npz file of figures")
     arguments = parser.parse_args()
-    all_met = True
+    all_passed = True
     for path in arguments.file:
         differences = compare(path)
-        is_met = all(difference <= TOLERANCE for difference in differences.values())
-        all_met &= is_met
-        sys.stdout.write(f"{path.name}: {'met' if is_met else 'NOT met'}\n")
+        has_passed = all(difference <= TOLERANCE for difference in differences.values())
+        all_passed &= has_passed
+        sys.stdout.write(f"{path.name}: {'passed' if has_passed else 'FAILED'}\n")
         for name, difference in differences.items():
             verdict = "ok" if difference <= TOLERANCE else f"above {TOLERANCE:g}"
             sys.stdout.write(f"  {name:<30} {difference:8.1e}  {verdict}\n")
-    return 0 if all_met else 1
+    return 0 if all_passed else 1
 
 
 if __name__ == "__main__":

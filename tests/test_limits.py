@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ROOT
 from tests.source_files import relative, sources, tree_of
 
 SOURCES = ("bilm", "launch", "data_tools", "downstream", "experiments", "benchmarks", "docs")
 MAX_FUNCTION_LINES = 50
 MAX_PARAMETERS = 6
 MAX_FILE_LINES = 300
+MAX_TOP_LEVEL_MODULES = 8  # directly in bilm/
 NOT_COUNTED = {"self", "cls", "ctx"}
 # The constructors of scikit-learn estimators have one parameter per setting.
 ESTIMATORS = "downstream/estimators.py"
@@ -83,3 +85,7 @@ def test_calls_do_not_splice_literal_tuples(path: Path) -> None:
         if isinstance(argument, ast.Starred) and isinstance(argument.value, ast.Tuple)
     ]
     assert not spliced, f"lines {spliced}: pass the arguments directly"
+
+
+def test_few_modules_are_directly_in_bilm() -> None:
+    assert len(list((ROOT / "bilm").glob("*.py"))) <= MAX_TOP_LEVEL_MODULES

@@ -23,11 +23,11 @@ class PooledHead(nn.Module):
 
     def __init__(self, input_dim: int, settings: HeadSettings, num_classes: int) -> None:
         super().__init__()
-        self.standardise = nn.BatchNorm1d(input_dim, affine=False)
+        self.standardize = nn.BatchNorm1d(input_dim, affine=False)
         self.classify = output_layers(input_dim, settings, num_classes)
 
     def forward(self, pooled: Tensor, mask: Tensor | None, beside: Tensor | None) -> Tensor:
-        scores: Tensor = self.classify(self.standardise(pooled.flatten(1)))
+        scores: Tensor = self.classify(self.standardize(pooled.flatten(1)))
         return scores
 
 

@@ -93,15 +93,15 @@ class LearnedMix(Mix):
         self._norm = ScalarMix(1, trainable=False, layer_norm=True) if settings.layer_norm else None
         width = shape.num_poolings * shape.num_layers * shape.dim
         # The attribute name is part of the saved format.
-        self.standardise = nn.BatchNorm1d(width, affine=False) if shape.num_poolings else None
+        self.standardize = nn.BatchNorm1d(width, affine=False) if shape.num_poolings else None
         self.hidden = nn.Linear(shape.num_layers * shape.dim, self.out_dim)
         self.dropout = Dropout(settings.dropout, per_text=True)
 
     def forward(self, layers: Tensor, mask: Tensor | None) -> Tensor:
         parts = [layer if self._norm is None else self._norm([layer], mask) for layer in layers]
         joined = torch.cat(parts, dim=-1)  # (texts, words, layers * dim)
-        if self.standardise is not None:
-            joined = self.standardise(joined.flatten(1)).view_as(joined)
+        if self.standardize is not None:
+            joined = self.standardize(joined.flatten(1)).view_as(joined)
         hidden = F.relu(self.hidden(joined))
         if mask is not None:
             hidden = hidden.masked_fill(~mask.unsqueeze(-1), 0.0)

@@ -182,7 +182,7 @@ def test_fails_for_a_wrong_model(name: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 1, done.stdout + done.stderr
     for golden in fault.affected:
-        assert f"{golden}: NOT met" in done.stdout
+        assert f"{golden}: FAILED" in done.stdout
 
 
 def test_rejects_other_files(tmp_path: Path) -> None:

@@ -115,21 +115,21 @@ ADAM = (
 
 
 def test_adam_with_sampled_softmax_resumes_on_two_ranks(corpus: Path, tmp_path: Path) -> None:
-    whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    launch(corpus, whole, *ADAM, ranks=None)
+    unbroken, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
+    launch(corpus, unbroken, *ADAM, ranks=None)
     launch(corpus, broken, *ADAM, "train.max_steps=4", ranks=None)
     launch(corpus, broken, *ADAM, ranks=2)
-    assert_same_run(whole, broken, STEPS, 1e-5)
+    assert_same_run(unbroken, broken, STEPS, 1e-5)
 
 
 def test_adam_resumes_at_other_zero_stages(corpus: Path, tmp_path: Path) -> None:
-    whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    launch(corpus, whole, FULL, *ADAM, ranks=None)
+    unbroken, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
+    launch(corpus, unbroken, FULL, *ADAM, ranks=None)
     stage = "deepspeed.zero_optimization.stage="
     launch(corpus, broken, FULL, *ADAM, f"{stage}2", "train.max_steps=4", ranks=2)
     launch(corpus, broken, FULL, *ADAM, f"{stage}3", "train.max_steps=8", ranks=2)
     launch(corpus, broken, FULL, *ADAM, f"{stage}1", ranks=2)
-    assert losses(broken) == [pytest.approx(pair, abs=1e-4) for pair in losses(whole)]
+    assert losses(broken) == [pytest.approx(pair, abs=1e-4) for pair in losses(unbroken)]
 
 
 def test_bfloat16_is_close_to_float32(corpus: Path, sampled: Path, tmp_path: Path) -> None:

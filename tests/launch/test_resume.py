@@ -45,11 +45,11 @@ def unbroken(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_resumes_with_other_numbers_of_ranks(corpus: Path, tmp_path: Path) -> None:
-    whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    launch(corpus, whole, ranks=None)
+    unbroken, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
+    launch(corpus, unbroken, ranks=None)
     for ranks, steps in ((2, 4), (None, 8), (2, STEPS)):
         launch(corpus, broken, f"train.max_steps={steps}", ranks=ranks)
-    assert_same_run(whole, broken, STEPS, 1e-5)
+    assert_same_run(unbroken, broken, STEPS, 1e-5)
 
 
 @pytest.mark.parametrize("target", ["outer", "launcher", "rank", "all"])
@@ -136,8 +136,8 @@ def test_fails_if_no_checkpoint_is_intact(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_restarts_after_kill_before_first_checkpoint(corpus: Path, tmp_path: Path) -> None:
-    whole, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    launch(corpus, whole, "train.max_steps=3", ranks=None)
+    unbroken, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
+    launch(corpus, unbroken, "train.max_steps=3", ranks=None)
     process = start(corpus, broken, LONG, *NO_CHECKPOINTS, ranks=1)
     wait_for_step(broken, 2)
     processes = tree_of(process)
@@ -146,7 +146,7 @@ def test_restarts_after_kill_before_first_checkpoint(corpus: Path, tmp_path: Pat
     process.wait()
     wait_gone(processes)
     launch(corpus, broken, "train.max_steps=3", ranks=None)
-    assert_same_run(whole, broken, 3)
+    assert_same_run(unbroken, broken, 3)
 
 
 def test_ctrl_c_saves(corpus: Path, tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Compare the speed of two checkouts: `python benchmarks/compare.py OTHER_CHECKOUT`
+
+Runs the same benchmarks in this checkout and in the other one by turns, so that both meet the same
+state of the machine, and prints one JSON line per figure: the median over rounds of the other
+checkout's time divided by this one's (above 1: this checkout is faster), with the smallest and the
+largest ratio of a round. Figures that are rates are inverted first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = {
+    "lstm": ["lstm.py", "--rounds", "3"],
+    "encoder": ["encoder.py", "--rounds", "3"],
+    "softmax": ["softmax.py", "--rounds", "3"],
+    "step": ["step.py", "--config", "configs/small.json", "--steps", "5"],
+    "loader": ["loader.py", "--repeats", "3"],
+    "inference": ["inference.py", "--rounds", "3", "--dump-sentences", "0"],
+}
+TIMES, RATES = ("seconds", "ms"), ("words_per_second",)
+Figures = dict[str, float]
+
+
+def main() -> int:
+    """Run the chosen benchmarks in both checkouts and print the ratios."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("other", type=Path, help="the root of another checkout")
+    parser.add_argument("--only", nargs="+", choices=list(COMMANDS), default=list(COMMANDS))
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each benchmark per checkout")
+    arguments = parser.parse_args()
+    for name in arguments.only:
+        compare(name, arguments.other.resolve(), arguments.rounds)
+    return 0
+
+
+def compare(name: str, other: Path, rounds: int) -> None:
+    """Run one benchmark by turns and print the ratio of each figure that both print."""
+    pairs: list[tuple[Figures, Figures]] = []
+    for number in range(rounds):
+        order = (ROOT, other) if number % 2 == 0 else (other, ROOT)
+        results = {root: run(root, COMMANDS[name]) for root in order}
+        pairs.append((results[ROOT], results[other]))
+    for label in pairs[0][0]:
+        ratios = sorted(b[label] / a[label] for a, b in pairs if label in a and label in b)
+        if ratios:
+            times, spread = statistics.median(ratios), [ratios[0], ratios[-1]]
+            line = {"benchmark": name, "figure": label, "times": times, "spread": spread}
+            print(json.dumps(line), flush=True)
+
+
+def run(root: Path, command: list[str]) -> Figures:
+    """Return the seconds of every figure that a benchmark of the checkout `root` prints."""
+    done = subprocess.run(
+        [sys.executable, str(root / "benchmarks" / command[0]), *command[1:]],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return dict(figure for line in lines for figure in figures_of(line))
+
+
+def figures_of(line: dict[str, Any]) -> list[tuple[str, float]]:
+    """Return the times in a line of output, labelled by its texts."""
+    label = ", ".join(value for value in line.values() if isinstance(value, str))
+    times = [(f"{label} {key}", float(line[key])) for key in TIMES if key in line]
+    rates = [(f"{label} {key}", 1.0 / float(line[key])) for key in RATES if key in line]
+    if label.startswith("ms_") and "median" in line:
+        times.append((f"{label} median", float(line["median"])))
+    return times + rates
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
