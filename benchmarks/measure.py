@@ -16,6 +16,7 @@ import psutil
 import torch
 
 from bilm.distributed.process import M_MMAP_MAX
+from bilm.kernels import backends
 
 T = TypeVar("T")
 GLIBC_MMAP_MAX = 65536  # the default value in glibc
@@ -56,14 +57,12 @@ def peak_memory_of(function: Callable[[], object]) -> int:
 @contextmanager
 def without_kernels() -> Iterator[None]:
     """Run the body in plain PyTorch."""
-    before = os.environ.pop("BILM_KERNELS", None)
-    os.environ["BILM_KERNELS"] = "torch"
+    requested = backends.requested
+    backends.requested = lambda: "torch"  # type: ignore[assignment]
     try:
         yield
     finally:
-        del os.environ["BILM_KERNELS"]
-        if before is not None:
-            os.environ["BILM_KERNELS"] = before
+        backends.requested = requested
 
 
 def elsewhere(function: Callable[[], object]) -> Callable[[], None]:

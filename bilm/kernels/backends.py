@@ -1,6 +1,6 @@
 """Choose the implementation of an operation: plain PyTorch or the C kernels.
 
-The environment variable `BILM_KERNELS` selects the backend:
+The environment variable `BILM_KERNELS`, which is read once, selects the backend:
 - `auto` (the default): `c` where possible, else `torch`. One warning is logged if the C
   kernels cannot be built.
 - `torch`: plain PyTorch, the reference. `BILM_NATIVE=0` means the same.
@@ -33,14 +33,15 @@ def choose(*tensors: Tensor, has_products: bool = False) -> Backend:
     `has_products` is for an operation with matrix products, which autocast computes in a lower
     precision. The C implementations of such operations do not support autocast.
     """
-    requested = _requested()
-    if requested == "torch":
+    request = requested()
+    if request == "torch":
         return "torch"
     if has_products and torch.is_autocast_enabled(tensors[0].device.type):
         return "torch"
-    if not all(tensor.is_cpu and tensor.dtype in c_library.FLOAT_TYPES for tensor in tensors):
-        return "torch"
-    return "c" if _can_use_c(is_required=requested == "c") else "torch"
+    for tensor in tensors:
+        if not tensor.is_cpu or tensor.dtype not in c_library.FLOAT_TYPES:
+            return "torch"
+    return "c" if _can_use_c(request == "c") else "torch"
 
 
 def product_dtype(weight: Tensor) -> torch.dtype:
@@ -49,14 +50,16 @@ def product_dtype(weight: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
 
 
-def _requested() -> Request:
-    requested = os.environ.get("BILM_KERNELS")
-    if not requested:
+@functools.cache
+def requested() -> Request:
+    """Return the backend that the environment selects."""
+    value = os.environ.get("BILM_KERNELS")
+    if not value:
         return "torch" if os.environ.get("BILM_NATIVE") == "0" else "auto"
-    if requested not in get_args(Request):
+    if value not in get_args(Request):
         values = ", ".join(get_args(Request))
-        raise ConfigError(f"BILM_KERNELS is {requested!r}; it must be one of: {values}")
-    return cast(Request, requested)
+        raise ConfigError(f"BILM_KERNELS is {value!r}; it must be one of: {values}")
+    return cast(Request, value)
 
 
 @functools.cache

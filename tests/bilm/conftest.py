@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from bilm.kernels import c_library
+from bilm.kernels import backends, c_library
 
 
 def has_compiler() -> bool:
@@ -23,5 +23,5 @@ needs_compiler = pytest.mark.skipif(not has_compiler(), reason="no C compiler")
 @pytest.fixture(params=[pytest.param("c", marks=needs_compiler), "torch"])
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run the test once per backend."""
-    monkeypatch.setenv("BILM_KERNELS", request.param)
+    monkeypatch.setattr(backends, "requested", lambda: request.param)
     return str(request.param)

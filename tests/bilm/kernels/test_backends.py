@@ -23,6 +23,8 @@ X = torch.zeros(2)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BILM_KERNELS", raising=False)
     monkeypatch.delenv("BILM_NATIVE", raising=False)
+    # without the cache, so that each test reads its own environment
+    monkeypatch.setattr(backends, "requested", backends.requested.__wrapped__)
 
 
 @needs_compiler

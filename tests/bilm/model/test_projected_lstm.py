@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from bilm.kernels import backends
 from bilm.kernels.lstm_types import LayerState
 from bilm.model.config import LstmConfig
 from bilm.model.projected_lstm import ProjectedLstm
@@ -93,7 +94,7 @@ def test_projection_clip_has_no_effect_without_projection() -> None:
 
 def test_gradients_equal_finite_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check the plain loop, the reference for C: gradcheck runs backward several times."""
-    monkeypatch.setenv("BILM_KERNELS", "torch")
+    monkeypatch.setattr(backends, "requested", lambda: "torch")
     lstm = lstm_of(0.5, dim=3, projection_dim=2)
     x, state = inputs(lstm)
     c, h = state
