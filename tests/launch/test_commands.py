@@ -10,22 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.launch.launching import build_demo_corpus, deepspeed, environment, events, launch
+from tests.launch.launching import deepspeed, environment, events, launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_demo_corpus(tmp_path_factory.mktemp("demo"))
-
-
-@pytest.fixture(scope="module")
-def sampled(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with one rank and the sampled softmax."""
-    output = tmp_path_factory.mktemp("sampled") / "run"
-    launch(corpus, output, ranks=None)
-    return output
 
 
 def test_plan_and_dry_run_write_nothing(corpus: Path, tmp_path: Path) -> None:

@@ -28,19 +28,6 @@ STEPS = 12
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_demo_corpus(tmp_path_factory.mktemp("demo"))
-
-
-@pytest.fixture(scope="module")
-def sampled(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with one rank and the sampled softmax."""
-    output = tmp_path_factory.mktemp("sampled") / "run"
-    launch(corpus, output, ranks=None)
-    return output
-
-
-@pytest.fixture(scope="module")
 def full(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with one rank and the full softmax, at ZeRO stage 0."""
     output = tmp_path_factory.mktemp("full") / "run"

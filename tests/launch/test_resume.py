@@ -32,11 +32,6 @@ NO_CHECKPOINTS = ("train.checkpoints.every_steps=100000", "train.evaluation.ever
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_demo_corpus(tmp_path_factory.mktemp("demo"))
-
-
-@pytest.fixture(scope="module")
 def unbroken(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two ranks with dropout that is never interrupted."""
     output = tmp_path_factory.mktemp("unbroken") / "run"

@@ -1,0 +1,22 @@
+"""A demo corpus and a finished run on it, for the tests of one module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.launch.launching import build_demo_corpus, launch
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_demo_corpus(tmp_path_factory.mktemp("demo"))
+
+
+@pytest.fixture(scope="module")
+def sampled(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with one rank and the sampled softmax."""
+    output = tmp_path_factory.mktemp("sampled") / "run"
+    launch(corpus, output, ranks=None)
+    return output
