@@ -33,23 +33,36 @@ def broadcast(value):
         time.sleep(0.01)
     return json.loads((directory / "value").read_text())
 
-heartbeat = Heartbeat(rank, world, 2.0, broadcast)
+# Interpreters start at different times on a busy machine, but the timeout is short.
+(directory / f"started-{rank}").touch()
+while len(list(directory.glob("started-*"))) < world:
+    time.sleep(0.01)
+
+heartbeat = Heartbeat(rank, world, float(sys.argv[4]), broadcast)
 heartbeat.note_step(6)
 print("ready", flush=True)
 sys.stdin.readline()  # until the test closes it
 heartbeat.stop()
 """
-Start = Callable[[int], list[subprocess.Popen[str]]]
+Start = Callable[..., list[subprocess.Popen[str]]]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Any:
     processes: list[subprocess.Popen[str]] = []
 
-    def start(world: int) -> list[subprocess.Popen[str]]:
+    def start(world: int, timeout_seconds: float = 2.0) -> list[subprocess.Popen[str]]:
         for rank in range(world):
             process = subprocess.Popen(
-                [sys.executable, "-c", RANK, str(rank), str(world), str(tmp_path)],
+                [
+                    sys.executable,
+                    "-c",
+                    RANK,
+                    str(rank),
+                    str(world),
+                    str(tmp_path),
+                    str(timeout_seconds),
+                ],
                 cwd=ROOT,
                 env={"PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"},
                 stdin=subprocess.PIPE,
@@ -92,7 +105,7 @@ def test_names_lost_rank_and_ends_all_ranks(
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_ignores_rank_that_stops_cleanly(order: tuple[int, ...], start: Start) -> None:
-    ranks = start(3)
+    ranks = start(3, timeout_seconds=60.0)
     for rank in order:
         _, errors = ranks[rank].communicate("\n", timeout=30)
         assert (ranks[rank].returncode, errors) == (0, "")
