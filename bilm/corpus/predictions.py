@@ -26,40 +26,52 @@ _EPOCHS_KEPT = 2  # the rows of a batch lie in one epoch or in two consecutive o
 
 
 class Slots(NamedTuple):
-    """Predictions in both directions; direction 0 is forward, 1 backward."""
+    """Predictions in both directions; direction 0 is forward, 1 backward.
 
-    inputs: Ids  # (2, ..., time) lexicon ids
-    targets: Ids  # (2, ..., time) softmax ids, or IGNORED
+    One array holds inputs and targets, so that a view or a copy of both is one operation.
+    """
+
+    data: Ids  # (2, 2, ..., time): inputs and targets, by direction
 
     @classmethod
     def empty(cls, *shape: int) -> Slots:
         """Return uninitialized slots; `shape` does not include the directions."""
-        return cls(np.empty((2, *shape), np.int32), np.empty((2, *shape), np.int32))
+        return cls(np.empty((2, 2, *shape), np.int32))
+
+    @property
+    def inputs(self) -> Ids:
+        """Lexicon ids (2, ..., time)."""
+        inputs: Ids = self.data[0]
+        return inputs
+
+    @property
+    def targets(self) -> Ids:
+        """Softmax ids, or IGNORED (2, ..., time)."""
+        targets: Ids = self.data[1]
+        return targets
 
     @property
     def width(self) -> int:
         """The number of predictions per row."""
-        width: int = self.inputs.shape[-1]
+        width: int = self.data.shape[-1]
         return width
 
     @property
     def nbytes(self) -> int:
-        """The size of both arrays in bytes."""
-        return self.inputs.nbytes + self.targets.nbytes
+        """The size of the array in bytes."""
+        return self.data.nbytes
 
     def columns(self, start: int, stop: int) -> Slots:
         """Return the predictions `start` to `stop` of every row, as a view."""
-        return Slots(self.inputs[..., start:stop], self.targets[..., start:stop])
+        return Slots(self.data[..., start:stop])
 
     def rows(self, start: int, stop: int) -> Slots:
         """Return the rows `start` to `stop`, as a view."""
-        return Slots(self.inputs[:, start:stop], self.targets[:, start:stop])
+        return Slots(self.data[:, :, start:stop])
 
     def write(self, row: int, column: int, part: Slots) -> None:
         """Copy `part`, slots (2, predictions), into a row, starting at `column`."""
-        stop = column + part.width
-        self.inputs[:, row, column:stop] = part.inputs
-        self.targets[:, row, column:stop] = part.targets
+        self.data[:, :, row, column : column + part.width] = part.data
 
 
 class EpochOrder(NamedTuple):

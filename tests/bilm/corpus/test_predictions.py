@@ -32,24 +32,24 @@ def test_predicts_in_both_directions(numbered_corpus: Corpus, lengths: list[int]
     expected = []
     for start, stop in zip([0, *ends], ends, strict=False):
         expected += reference_batches.predictions([lexicon.word(i) for i in ids[start:stop]])
-    planes = [[lexicon.word(i) for i in plane] for part in slots for plane in part]
+    planes = [[lexicon.word(i) for i in plane] for part in slots.data for plane in part]
     assert list(zip(*planes, strict=True)) == expected
 
 
 def test_slicing_slots_returns_views() -> None:
     inputs = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
-    slots = Slots(inputs, inputs + 100)
+    slots = Slots(np.stack([inputs, inputs + 100]))
     part = slots.rows(1, 3).columns(0, 2)
     assert part.inputs.tolist() == inputs[:, 1:3, :2].tolist()
     assert part.targets.tolist() == (inputs[:, 1:3, :2] + 100).tolist()
     assert part.width == 2
     part.inputs[0, 0, 0] = -5
-    assert inputs[0, 1, 0] == -5
+    assert slots.inputs[0, 1, 0] == -5
 
 
 def test_writes_slots_into_a_row() -> None:
-    slots = Slots(np.zeros((2, 2, 3), np.int32), np.zeros((2, 2, 3), np.int32))
-    slots.write(1, 1, Slots(np.full((2, 2), 7, np.int32), np.full((2, 2), 8, np.int32)))
+    slots = Slots(np.zeros((2, 2, 2, 3), np.int32))
+    slots.write(1, 1, Slots(np.stack([np.full((2, 2), 7, np.int32), np.full((2, 2), 8, np.int32)])))
     assert slots.inputs.tolist() == [[[0, 0, 0], [0, 7, 7]]] * 2
     assert slots.targets.tolist() == [[[0, 0, 0], [0, 8, 8]]] * 2
     assert slots.nbytes == 2 * 12 * 4
