@@ -3,7 +3,8 @@
 Runs the same benchmarks alternately in this checkout and in the other one, so that both run under
 the same conditions, and prints one JSON line per figure: the median over rounds of the other
 checkout's time divided by this one's (above 1: this checkout is faster), with the smallest and the
-largest ratio of a round. Figures that are rates are inverted first.
+largest ratio of a round. Rates, and ratios to another implementation that was measured in the same
+run (`times`), are inverted first.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ COMMANDS = {
     "softmax": ["softmax.py", "--rounds", "3"],
     "step": ["step.py", "--config", "configs/small.json", "--steps", "5"],
     "loader": ["loader.py", "--repeats", "3"],
-    "inference": ["inference.py", "--rounds", "3", "--dump-sentences", "0"],
+    "inference": ["inference.py", "--rounds", "3", "--sentences", "500", "--dump-sentences", "0"],
 }
-TIMES, RATES = ("seconds", "ms"), ("words_per_second",)
+TIMES, RATES = ("seconds", "ms"), ("words_per_second", "times")
 Figures = dict[str, float]
 
 
@@ -82,8 +83,8 @@ def run(root: Path, command: list[str]) -> Figures:
 
 
 def figures_of(line: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return the times in a line of output, labelled by its string values."""
-    label = ", ".join(value for value in line.values() if isinstance(value, str))
+    """Return the times in a line of output, labelled by its strings and integers."""
+    label = ", ".join(str(value) for value in line.values() if isinstance(value, str | int))
     times = [(f"{label} {key}", float(line[key])) for key in TIMES if key in line]
     rates = [(f"{label} {key}", 1.0 / float(line[key])) for key in RATES if key in line]
     if label.startswith("ms_") and "median" in line:
