@@ -4,12 +4,12 @@ BIN := .venv/bin
 DEMO := demo
 DATA := ../shared/data
 
-.PHONY: help install demo test check bench chaos results clean
+.PHONY: help install demo test check wheel bench chaos results clean
 
 help:                       ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1\t/' | expand -t 12
 
-.venv/.installed: setup.py constraints.txt
+.venv/.installed: pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
@@ -40,6 +40,10 @@ check: .venv/.installed     ## run ruff, mypy and the fast tests
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -m 'not slow and not chaos' -n 2
 
+wheel: .venv/.installed     ## build dist/*.whl and install it with each extra alone (downloads packages)
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(BIN)/python -m tests.packaging.real_installs dist
+
 bench: .venv/.installed     ## run all benchmarks and write docs/performance.md (half an hour on an idle machine)
 	$(BIN)/python benchmarks/report.py
 
@@ -50,4 +54,4 @@ results: .venv/.installed   ## repeat the experiments of docs/results.md (hours;
 	$(BIN)/python -m experiments.results --data $(DATA)
 
 clean:                      ## delete the output of the demo, default runs and caches
-	rm -rf $(DEMO) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(DEMO) runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

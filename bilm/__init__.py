@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from bilm.text.vocabulary import Vocabulary as Vocabulary
     from bilm.training.config import Config as Config
     from bilm.training.config import load_config as load_config
+    from bilm.training.train import TrainResult as TrainResult
+    from bilm.training.train import train as train
 
 __version__ = "0.1.0"
 
@@ -35,12 +37,15 @@ _MODULES = {
     "Output": "bilm.embedding.output",
     "PretrainedBiLm": "bilm.pretrained.model_directory",
     "ScalarMix": "bilm.model.scalar_mix",
+    "TrainResult": "bilm.training.train",
     "Vocabulary": "bilm.text.vocabulary",
     "load_config": "bilm.training.config",
+    "train": "bilm.training.train",
 }
 
 __all__ = ["BiLm", "Config", "Embedder", "Limits", "ModelConfig", "Output"]
-__all__ += ["PretrainedBiLm", "ScalarMix", "Vocabulary", "__version__", "load_config"]
+__all__ += ["PretrainedBiLm", "ScalarMix", "TrainResult", "Vocabulary", "__version__"]
+__all__ += ["load_config", "train"]
 
 
 def __getattr__(name: str) -> Any:

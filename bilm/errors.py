@@ -15,6 +15,7 @@ from typing import NoReturn
 USER_ERROR_EXIT_CODE = 2
 DIVERGED_EXIT_CODE = 3
 LOST_RANK_EXIT_CODE = 4
+STOPPED_EXIT_CODE = 75  # stopped by a signal and saved; the same command resumes
 INTERRUPTED_EXIT_CODE = 130
 
 
@@ -38,6 +39,10 @@ class CheckpointError(BilmError):
 
 class TokenizerError(BilmError):
     """A tokenizer is unknown, missing, or cannot be loaded."""
+
+
+class MissingPackageError(BilmError, ImportError):
+    """An optional package is not installed."""
 
 
 class OutputError(BilmError):
@@ -66,6 +71,7 @@ def run_command(main: Callable[[], int | None], tear_down: bool = True) -> NoRet
     Without `tear_down`, the process flushes its output and exits without shutting down the
     interpreter, because threads of communication libraries and of HDF5 can abort at that point.
     """
+    _name_program()
     try:
         code = main() or 0
         sys.stdout.flush()
@@ -85,3 +91,10 @@ def run_command(main: Callable[[], int | None], tear_down: bool = True) -> NoRet
         sys.stderr.flush()
         os._exit(code)
     raise SystemExit(code)
+
+
+def _name_program() -> None:
+    """Let `--help` of a command that was started with `python -m` name the module."""
+    main = sys.modules["__main__"]
+    if main.__spec__ is not None and sys.argv[0] == main.__file__:
+        sys.argv[0] = f"python -m {main.__spec__.name.removesuffix('.__main__')}"

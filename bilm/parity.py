@@ -277,7 +277,6 @@ def _difference(ours: Tensor | None, theirs: Any) -> float:
 def main() -> int:
     """Compare bilm with figures of the original implementation."""
     parser = argparse.ArgumentParser(
-        prog="python -m bilm.parity",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

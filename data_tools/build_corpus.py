@@ -13,7 +13,6 @@ from data_tools.reading.options import CorpusOptions
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the flags, build the corpus and print a summary."""
     parser = argparse.ArgumentParser(
-        prog="python -m data_tools.build_corpus",
         description="Tokenize and count text, choose the vocabulary, and write a corpus, all in "
         "one pass. The same input, options and seed give the same bytes.",
     )

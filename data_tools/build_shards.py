@@ -14,7 +14,6 @@ from data_tools.reading.options import CorpusOptions, GivenVocabulary
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the flags, build the corpus and print a summary."""
     parser = argparse.ArgumentParser(
-        prog="python -m data_tools.build_shards",
         description="Write a corpus with a given vocabulary, such as the published one: its words "
         "and their order are kept, and the counts are those of this text.",
     )

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the flags, write the vocabulary and print a summary."""
     parser = argparse.ArgumentParser(
-        prog="python -m data_tools.build_vocab",
         description="Tokenize and count text, and write the vocabulary: <S> </S> <UNK>, then words "
         "by decreasing count in the training text.",
     )

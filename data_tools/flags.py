@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import replace
 from pathlib import Path
 
 from bilm.corpus.manifest import HELDOUT, TRAIN
+from bilm.distributed.process import num_cores
 from bilm.errors import ConfigError
 from bilm.text.tables import FORMATS, Format
-from bilm.text.tokenizers import NAMES
+from bilm.text.tokenizers import NAMES, require_tokenizer_package
 from data_tools.reading.chunks import DEFAULT_FIELD, InputFile, find_inputs
 from data_tools.reading.options import (
     DEFAULT_MIN_COUNTS,
@@ -167,7 +167,7 @@ def text_options(args: argparse.Namespace) -> TextOptions:
         errors=args.errors,
         heldout_share=share,
         seed=args.seed,
-        num_workers=_num_cores() if args.workers is None else args.workers,
+        num_workers=num_cores() if args.workers is None else args.workers,
     )
 
 
@@ -177,7 +177,8 @@ def output_options(args: argparse.Namespace) -> OutputOptions:
 
 
 def tokenizer_options(args: argparse.Namespace) -> TokenizerOptions:
-    """Return the options for the tokenizer."""
+    """Return the options for the tokenizer, whose package must be installed."""
+    require_tokenizer_package(args.tokenizer)
     return TokenizerOptions(
         name=args.tokenizer,
         language=args.language,
@@ -196,13 +197,6 @@ def vocabulary_options(args: argparse.Namespace) -> VocabularyOptions:
 def shard_options(args: argparse.Namespace) -> ShardOptions:
     """Return the options for the shards."""
     return ShardOptions(args.shuffle, args.shard_words)
-
-
-def _num_cores() -> int:
-    """Return the number of cores this process may use, where the system reports it."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _read_heldout(text: str, file_format: Format | None) -> tuple[float, list[InputFile]]:

@@ -35,7 +35,6 @@ GRAMMAR_FILE = "grammar.json"
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the flags, generate the text and print a summary."""
     parser = argparse.ArgumentParser(
-        prog="python -m data_tools.generate_demo",
         description="Generate text from a grammar of known entropy, with topics as labels.",
     )
     add = parser.add_argument

@@ -30,9 +30,7 @@ QUANTILES = {"min": 0.0, "1%": 0.01, "25%": 0.25, "50%": 0.5, "75%": 0.75, "99%"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse the flags, and print the summary."""
-    parser = argparse.ArgumentParser(
-        prog="python -m data_tools.inspect_corpus", description="Print a summary of a corpus."
-    )
+    parser = argparse.ArgumentParser(description="Print a summary of a corpus.")
     parser.add_argument("corpus", type=Path, help="a corpus directory")
     parser.add_argument(
         "--verify", action="store_true", help="verify the digest of every file first"

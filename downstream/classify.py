@@ -12,14 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bilm.errors import run_command
+from bilm.extras import TRAINING, require
 from downstream.settings.flags import parse, read_settings, set_up
 from downstream.settings.sections import Settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Read the settings, run the experiment, and print its summary."""
-    arguments = parse("classify", __doc__, argv)
+    arguments = parse(__doc__, argv)
     settings = read_settings(arguments, Settings)
+    if settings.finetune.enabled:
+        require("--finetune", *TRAINING)
     set_up()
     sys.stdout.write(classify(settings, arguments.progress))
     return 0

@@ -49,7 +49,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m downstream.predict",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

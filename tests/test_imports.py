@@ -24,6 +24,7 @@ ALLOWED = {
 LADDERS = {
     "bilm": (
         "errors",
+        "extras",
         "files",
         "text",
         "corpus",
@@ -52,7 +53,7 @@ LADDERS = {
     ),
 }
 TORCH_FREE_PACKAGES = ("bilm/files", "bilm/text", "bilm/corpus", "data_tools")
-TORCH_FREE_MODULES = ("bilm.errors", "bilm.model.config", "bilm.training.config")
+TORCH_FREE_MODULES = ("bilm.errors", "bilm.extras", "bilm.model.config", "bilm.training.config")
 
 
 @pytest.mark.parametrize("path", sources(*PACKAGES), ids=relative)

@@ -1,4 +1,4 @@
-"""Check a configuration: `python -m bilm.commands.config configs/big.json [section.key=value ...]`
+"""Check a configuration: `bilm config big [section.key=value ...]`
 
 Prints the configuration with all defaults filled in.
 """
@@ -15,11 +15,10 @@ from bilm.training.config import load_config
 def main() -> int:
     """Check a configuration and print it with all defaults filled in."""
     parser = argparse.ArgumentParser(
-        prog="python -m bilm.commands.config",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, help="a configuration file, such as configs/big.json")
+    parser.add_argument("file", type=Path, help="configuration file, or the name of a shipped one")
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_args()
     print(load_config(arguments.file, arguments.override).model_dump_json(indent=2))

@@ -1,7 +1,7 @@
 """Convert between the published files (options.json and weights.hdf5) and a model directory.
 
-    python launch/convert.py from-published options.json weights.hdf5 MODEL_DIR [--vocab vocab.txt]
-    python launch/convert.py to-published MODEL_DIR OUTPUT_DIR
+    bilm convert from-published options.json weights.hdf5 MODEL_DIR [--vocab vocab.txt]
+    bilm convert to-published MODEL_DIR OUTPUT_DIR
 
 Weights are copied bit for bit. The published format does not include the vocabulary; it is written
 to vocab.txt in OUTPUT_DIR, and --vocab reads it.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bilm.errors import run_command
-from bilm.text.tokenizers import NAMES, TokenizerName
+from bilm.text.tokenizers import NAMES, TokenizerName, require_tokenizer_package
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,7 @@ def _parse() -> FromPublished | ToPublished:
 
 
 def _from_published(arguments: FromPublished) -> None:
+    require_tokenizer_package(arguments.tokenizer or "")
     # These imports load torch; they are here so that --help is fast.
     from bilm.pretrained.model_directory import PretrainedBiLm
     from bilm.text.tokenizers import TokenizerSpec, load_tokenizer

@@ -1,4 +1,4 @@
-"""Embed a text: `python launch/embed.py --model MODEL --input TEXT --output OUT.hdf5`
+"""Embed a text: `bilm embed --model MODEL --input TEXT --output OUT.hdf5`
 
 MODEL is a run (its best model is used), a model directory, or a directory with options.json and
 weights.hdf5; alternatively, pass these two files as --options and --weights. TEXT has one sentence
@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
-from bilm.text.lines import LineReader
+from bilm.text.lines import LineReader, require_decompressor
+from bilm.text.tokenizers import require_tokenizer_package
 
 if TYPE_CHECKING:
     from bilm.embedding.dump import EmbeddingDump
@@ -58,6 +59,8 @@ class Arguments:
 def main() -> int:
     """Embed a text and write its vectors."""
     arguments = _parse()
+    require_decompressor(arguments.input)
+    require_tokenizer_package(arguments.tokenizer or "")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     share_cores()
     _embed(arguments)

@@ -1,10 +1,10 @@
-"""Measure held-out perplexity: `python launch/evaluate.py --model MODEL --corpus CORPUS`
+"""Measure held-out perplexity: `bilm evaluate --model MODEL --corpus CORPUS`
 
 MODEL is a run (its best model), a model directory, or a directory with options.json, weights.hdf5
 with a softmax, and vocab.txt. CORPUS is any corpus with the same vocabulary. The command
 uses the full softmax, no dropout, and states that start at zero and are carried over. It prints the
-forward perplexity, the backward perplexity, and their geometric mean. With
-`deepspeed launch/evaluate.py ...` the ranks share the rows, and the result is the same.
+forward perplexity, the backward perplexity, and their geometric mean. With several ranks
+(`deepspeed --module bilm.commands.evaluate ...`), which share the rows, the result is the same.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _check_fit(source: PretrainedBiLm, corpus: Corpus, options: Options) -> None
         raise ConfigError(
             f"{options.model} and {options.corpus} have different vocabularies "
             f"({len(source.vocabulary):,} and {corpus.vocabulary_size:,} words); build the corpus "
-            "with the vocabulary of the model: python -m data_tools.build_shards --vocab ..."
+            "with the vocabulary of the model: bilm data build-shards --vocab ..."
         )
 
 

@@ -1,4 +1,4 @@
-"""Export a run: `python launch/export.py RUN --model MODEL_DIR --published PUBLISHED_DIR`
+"""Export a run: `bilm export RUN --model MODEL_DIR --published PUBLISHED_DIR`
 
 Writes the best model by held-out perplexity (with `--which newest`, the model of the newest
 checkpoint) as a self-contained model directory, and as the published `options.json` (262

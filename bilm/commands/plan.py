@@ -1,4 +1,4 @@
-"""`launch/pretrain.py --plan`: the resources that a run will need.
+"""`bilm plan`: the resources that a run will need.
 
 Reads only the configuration and `corpus.json`. All figures are computed from the shapes; the hours
 also require a measured throughput. Memory is that of the algorithm, without the memory of the

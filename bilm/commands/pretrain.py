@@ -1,7 +1,8 @@
-"""Pretrain a biLM: `deepspeed launch/pretrain.py --config configs/big.json [section.key=value ...]`
+"""Pretrain a biLM: `deepspeed --module bilm.commands.pretrain --config big [section.key=value ...]`
 
-With an existing `train.output_dir` the same command resumes that run. Without the `deepspeed`
-launcher (`python launch/pretrain.py ...`) the run has one rank.
+In a checkout, `deepspeed launch/pretrain.py --config configs/big.json` does the same. With an
+existing `train.output_dir` the same command resumes that run. Without the `deepspeed` launcher
+(`bilm pretrain ...`) the run has one rank.
 
 Exit codes: 0 finished; 2 an error in the configuration, the corpus or the run directory; 3 a loss
 or a gradient is not finite; 4 a rank was lost; 75 stopped by a signal, after saving a checkpoint.
@@ -20,8 +21,16 @@ from pathlib import Path
 from typing import NoReturn
 
 from bilm.distributed.process import configure_process, rank_numbers
-from bilm.errors import USER_ERROR_EXIT_CODE, ConfigError, run_command
+from bilm.errors import (
+    STOPPED_EXIT_CODE,
+    USER_ERROR_EXIT_CODE,
+    ConfigError,
+    MissingPackageError,
+    run_command,
+)
+from bilm.extras import TRAINING, require
 from bilm.training.config import load_config
+from bilm.training.train import train
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,9 @@ def main() -> int:
     rank = rank_numbers().rank
     try:
         config = load_config(options.config, options.overrides)
-    except ConfigError:
+        if not options.plan:
+            require("training", *TRAINING)
+    except (ConfigError, MissingPackageError):
         if rank == 0:
             raise
         time.sleep(2)  # let rank 0 print the error: the launcher ends all ranks when one exits
@@ -54,18 +65,25 @@ def main() -> int:
 
             print(format_plan(make_plan(config, options.words_per_second)))
         return 0
-    configure_process()
     # torch and deepspeed are imported late, so that --help and configuration errors are fast
-    from bilm.training.setup import dry_run, train
+    if options.dry_run:
+        configure_process()
+        from bilm.training.setup import dry_run
 
-    return dry_run(config) if options.dry_run else train(config, options.fresh)
+        return dry_run(config)
+    return 0 if train(config, fresh=options.fresh).is_finished else STOPPED_EXIT_CODE
 
 
 def _parse() -> Options:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", type=Path, required=True, help="configuration file")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        required=True,
+        help="configuration file, or the name of a shipped one, such as big",
+    )
     parser.add_argument(
         "--fresh", action="store_true", help="fail if output_dir already contains a run"
     )

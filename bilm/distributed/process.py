@@ -36,7 +36,8 @@ def rank_numbers() -> RankNumbers:
         rank=int(os.environ.get("RANK", "0")),
         world=int(os.environ.get("WORLD_SIZE", "1")),
         local_rank=int(os.environ.get("LOCAL_RANK", "0")),
-        local_world=int(os.environ.get("LOCAL_SIZE", "1")),
+        # set by DeepSpeed's launcher and by torchrun, respectively
+        local_world=int(os.environ.get("LOCAL_SIZE") or os.environ.get("LOCAL_WORLD_SIZE", "1")),
     )
 
 
@@ -48,8 +49,15 @@ def configure_process() -> None:
 
 def share_cores() -> None:
     """Give each rank on this machine an equal share of the cores, unless OMP_NUM_THREADS is set."""
-    cores = len(os.sched_getaffinity(0))
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // rank_numbers().local_world)))
+    threads = max(1, num_cores() // rank_numbers().local_world)
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+
+def num_cores() -> int:
+    """Return the number of cores that this process may use, where the system reports it."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def keep_freed_memory() -> None:

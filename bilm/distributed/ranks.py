@@ -29,7 +29,6 @@ class Ranks:
 
     def __init__(self, timeout_seconds: int) -> None:
         """Join the process group; every rank must do so within `timeout_seconds`."""
-        _set_environment_of_single_rank()
         numbers = rank_numbers()
         self.rank, self.world = numbers.rank, numbers.world
         self.is_first_on_machine = numbers.local_rank == 0
@@ -128,15 +127,22 @@ class Ranks:
 def join_ranks(timeout_seconds: int) -> Iterator[Ranks]:
     """Join the ranks of this run for a block; leave the group when the block succeeds.
 
-    After an error the group is not destroyed, because that could wait for a lost rank.
+    After an error a group of several ranks is not destroyed, because that could wait for a lost
+    rank.
     """
     with warnings.catch_warnings(), torch.sparse.check_sparse_tensor_invariants(enable=False):
         # The invariants are set explicitly to avoid a PyTorch warning at the first sparse tensor.
         warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
-        ranks = Ranks(timeout_seconds)
-        with ranks.report_lost_ranks():
-            yield ranks
-        ranks.close()
+        with _environment_of_single_rank():
+            ranks = Ranks(timeout_seconds)
+            try:
+                with ranks.report_lost_ranks():
+                    yield ranks
+            except BaseException:
+                if ranks.world == 1:
+                    ranks.close()
+                raise
+            ranks.close()
 
 
 def _choose_device(local_rank: int) -> torch.device:
@@ -147,13 +153,22 @@ def _choose_device(local_rank: int) -> torch.device:
     return torch.device("cuda", local_rank)
 
 
-def _set_environment_of_single_rank() -> None:
-    """Set up a run of one rank if the process was started without a launcher."""
+@contextmanager
+def _environment_of_single_rank() -> Iterator[None]:
+    """Set the variables of a run of one rank if the process was started without a launcher."""
     if "RANK" in os.environ:
+        yield
         return
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    os.environ.update(
-        RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
-    )
+    variables = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    before = {name: os.environ[name] for name in variables if name in os.environ}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            os.environ.pop(name, None)
+        os.environ.update(before)

@@ -10,7 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -31,11 +34,23 @@ class StopRequest:
         self._reason = _LAUNCHER_EXITED if _is_orphaned(self._chain) else None
         self._signal_time: float | None = None
 
-    def listen(self) -> None:
-        """Handle the stop signals, except those that the process ignores (nohup)."""
-        for number in STOP_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._on_signal)
+    @contextmanager
+    def listen(self) -> Iterator[None]:
+        """Handle the stop signals for a block, except those that the process ignores (nohup).
+
+        Python handles signals only in the main thread; in any other, no signal requests a stop.
+        """
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        before = {n: signal.getsignal(n) for n in STOP_SIGNALS if is_main_thread}
+        handled = {n: handler for n, handler in before.items() if handler is not signal.SIG_IGN}
+        for number in handled:
+            signal.signal(number, self._on_signal)
+        try:
+            yield
+        finally:
+            self.wait_for_second_signal()
+            for number, handler in handled.items():
+                signal.signal(number, handler)
 
     @property
     def reason(self) -> str | None:

@@ -15,6 +15,7 @@ contains the model, the text and the options that it was made with.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -146,6 +147,10 @@ class EmbeddingDump:
 
 def _check_space(path: Path, size: int) -> None:
     """Fail if there is no space for `size` bytes, because HDF5 crashes on a full disk."""
+    if not hasattr(os, "posix_fallocate"):  # macOS
+        if shutil.disk_usage(path.parent).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return
     with tempfile.TemporaryFile(dir=path.parent) as file:
         os.posix_fallocate(file.fileno(), 0, size)
 

@@ -76,7 +76,7 @@ class PretrainedBiLm:
         if (path / CHECKPOINTS_DIRECTORY).is_dir():
             raise ConfigError(
                 f"the run {path} has no best model yet, because no held-out evaluation has been "
-                "done; export its newest checkpoint with `launch/export.py --which newest`"
+                "done; export its newest checkpoint with `bilm export --which newest`"
             )
         if (path / OPTIONS_FILE).is_file():
             vocabulary = path / VOCABULARY_FILE
@@ -144,6 +144,9 @@ class PretrainedBiLm:
                 f"{CONFIG_FILE} and {WEIGHTS_FILE}"
             )
         description = _read_description(directory / CONFIG_FILE)
+        tokenizer = None
+        if description.tokenizer is not None:
+            tokenizer = load_tokenizer(description.tokenizer, directory)
         model = shape_only_model(description.model, description.vocabulary_size)
         if not description.has_softmax:
             model = model.without_softmax()
@@ -156,9 +159,6 @@ class PretrainedBiLm:
                     f"{directory / VOCABULARY_FILE} has {len(vocabulary):,} words, but "
                     f"vocabulary_size in {CONFIG_FILE} is {description.vocabulary_size:,}"
                 )
-        tokenizer = None
-        if description.tokenizer is not None:
-            tokenizer = load_tokenizer(description.tokenizer, directory)
         return cls(model, vocabulary, tokenizer)
 
     def save_published(self, options_json: Path | str, weights_hdf5: Path | str) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
 from bilm.errors import CorpusError
+from bilm.extras import require
 from bilm.files.reading import open_regular
 
 BLOCK_BYTES = 1 << 16
@@ -138,6 +139,12 @@ class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
+def require_decompressor(path: Path) -> None:
+    """Fail if the package that decompresses `path` is not installed."""
+    if path.suffix == ".zst":
+        require(f"reading {path}", "zstandard")
+
+
 def _decompress(raw: BinaryIO, path: Path) -> _Readable:
     match path.suffix:
         case ".gz":
@@ -155,12 +162,9 @@ class _ZstdReader:
     """Decompresses any number of zstd frames; raises EOFError if the last one is incomplete."""
 
     def __init__(self, raw: BinaryIO, path: Path) -> None:
-        try:
-            import zstandard
-        except ImportError:
-            raise CorpusError(
-                f"reading {path} requires zstandard; install it with pip install 'bilm[data]'"
-            ) from None
+        require_decompressor(path)
+        import zstandard
+
         self._raw = raw
         self._error = zstandard.ZstdError
         self._decompressor = zstandard.ZstdDecompressor()

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, get_args
 from pydantic import model_validator
 
 from bilm.errors import BilmError, CheckpointError, TokenizerError
+from bilm.extras import require
 from bilm.files.sections import Section
 
 SENTENCEPIECE_FILE = "tokenizer.model"
@@ -28,6 +29,8 @@ TokenizerName = Literal["whitespace", "moses", "sentencepiece"]
 NAMES: tuple[TokenizerName, ...] = get_args(TokenizerName)
 
 _MOSES_LANGUAGE = "en"
+
+_PACKAGES = {"moses": ["sacremoses"], "sentencepiece": ["sentencepiece"]}
 
 
 class TokenizerSpec(Section):
@@ -68,6 +71,11 @@ class Tokenizer(Protocol):
         """Return the content of the model file, or empty bytes if there is none."""
 
 
+def require_tokenizer_package(name: str) -> None:
+    """Fail if the package of the tokenizer `name` is not installed."""
+    require(f"the tokenizer {name!r}", *_PACKAGES.get(name, []))
+
+
 class _WordTokenizer:
     """Base class of tokenizers without a model file."""
 
@@ -98,13 +106,9 @@ class MosesTokenizer(_WordTokenizer):
     """Splits raw text of a language with spaces like the Moses scripts (sacremoses)."""
 
     def __init__(self, lowercase: bool = False, language: str = _MOSES_LANGUAGE) -> None:
-        try:
-            from sacremoses import MosesTokenizer as Moses
-        except ImportError:
-            raise TokenizerError(
-                "the tokenizer 'moses' requires sacremoses; install it with pip install "
-                "'bilm[data]'"
-            ) from None
+        require_tokenizer_package("moses")
+        from sacremoses import MosesTokenizer as Moses
+
         super().__init__(TokenizerSpec(name="moses", lowercase=lowercase, language=language))
         self._moses = Moses(lang=language)
 
@@ -123,13 +127,9 @@ class SentencePieceTokenizer:
     """
 
     def __init__(self, model_file: Path, lowercase: bool = False) -> None:
-        try:
-            import sentencepiece
-        except ImportError:
-            raise TokenizerError(
-                "the tokenizer 'sentencepiece' requires sentencepiece; install it with pip install "
-                "'bilm[data]'"
-            ) from None
+        require_tokenizer_package("sentencepiece")
+        import sentencepiece
+
         if not model_file.is_file():
             raise TokenizerError(f"the sentencepiece model {model_file} does not exist")
         size = model_file.stat().st_size

@@ -22,6 +22,7 @@ from bilm.errors import ConfigError
 from bilm.files.sections import PositiveInt, Section, parse_section
 from bilm.files.strict_json import parse_json, read_json
 from bilm.model.config import ModelConfig
+from bilm.training.shipped_configs import find_config
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
 
@@ -253,8 +254,12 @@ class Config(Section):
 
 
 def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
-    """Read the configuration at `path`, apply `section.key=value` overrides, and check it."""
-    tree = read_json(Path(path), ConfigError)
+    """Read a configuration, apply `section.key=value` overrides, and check it.
+
+    `path` is a JSON file, or the name of a shipped configuration, such as "big".
+    """
+    path = find_config(path)
+    tree = read_json(path, ConfigError)
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} contains a {type(tree).__name__}; expected a JSON object")
     for override in overrides:

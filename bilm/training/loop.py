@@ -19,6 +19,7 @@ import torch
 from bilm.corpus.batches import Batch
 from bilm.corpus.manifest import HELDOUT
 from bilm.distributed.process import release_free_memory
+from bilm.errors import STOPPED_EXIT_CODE
 from bilm.model.language_model import DIRECTIONS
 from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, PretrainedBiLm
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS
@@ -30,8 +31,6 @@ from bilm.training.run_record import RunRecord, StepSums
 from bilm.training.step import take_step
 
 logger = logging.getLogger(__name__)
-
-STOPPED_EXIT_CODE = 75  # stopped by a signal and saved; the same command resumes
 
 
 class _Stopped(Exception):

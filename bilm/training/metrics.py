@@ -15,7 +15,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -36,10 +36,18 @@ logger = logging.getLogger(__name__)
 class MetricsLog:
     """Writes the metrics of one run.
 
-    Drops the lines after step `start`, which the resumed run will write again.
+    Drops the lines after step `start`, which the resumed run will write again. `on_metrics` is
+    called with each line.
     """
 
-    def __init__(self, directory: Path, start: int, num_steps: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        start: int,
+        num_steps: int,
+        on_metrics: Callable[[dict[str, Any]], object] | None = None,
+    ) -> None:
+        self._on_metrics = on_metrics
         self._path = directory / METRICS_FILE
         _drop_lines_after(self._path, start)
         self._file: TextIO = open(self._path, "a", encoding="utf-8")  # noqa: SIM115
@@ -112,6 +120,8 @@ class MetricsLog:
         with self._explain_write_errors(len(text)):
             self._file.write(text)
             self._file.flush()
+        if self._on_metrics is not None:
+            self._on_metrics(line)
 
     @contextmanager
     def _explain_write_errors(self, needed: int = 0) -> Iterator[None]:

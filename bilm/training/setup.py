@@ -6,7 +6,7 @@ import functools
 import logging
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from bilm.distributed.signals import StopRequest
 from bilm.errors import CheckpointError, ConfigError, CorpusError
 from bilm.model.bilstm import BiLstmState
 from bilm.model.language_model import BiLm
-from bilm.pretrained.model_directory import CHECKPOINTS_DIRECTORY
+from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, CHECKPOINTS_DIRECTORY
 from bilm.pretrained.transfer import initialize_from
 from bilm.text.characters import MIN_CHARACTERS
 from bilm.training.checkpoints import (
@@ -42,24 +42,36 @@ from bilm.training.run_directory import find_checkpoint, lock_run, write_config
 from bilm.training.run_parts import RunParts, RunState
 from bilm.training.run_record import NO_PROGRESS, RunRecord, StepSums
 from bilm.training.step import take_step
+from bilm.training.train import TrainResult
 
 logger = logging.getLogger(__name__)
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def train(config: Config, fresh: bool = False) -> int:
-    """Train, or resume the run in `train.output_dir`; return the exit code."""
+def run_to_end(
+    config: Config, on_metrics: Callable[[dict[str, Any]], object] | None, fresh: bool
+) -> TrainResult:
+    """Train, or resume the run in `train.output_dir`; see `bilm.train`."""
+    directory = Path(config.train.output_dir)
     with prepare(config, fresh) as run:
         with run.parts.ranks.fail_together():
             if run.parts.ranks.is_first:
-                directory = Path(config.train.output_dir)
-                run.log = MetricsLog(directory, run.state.progress.step, run.parts.num_steps)
+                start, num_steps = run.state.progress.step, run.parts.num_steps
+                run.log = MetricsLog(directory, start, num_steps, on_metrics)
         try:
-            return run.loop()
+            is_finished = run.loop() == 0
         finally:
             if run.log is not None:
                 run.log.close()
+        progress = run.state.progress
+    return TrainResult(
+        run_directory=directory,
+        best_model=None if progress.best_step is None else directory / BEST_MODEL_DIRECTORY,
+        best_perplexity=progress.best_perplexity,
+        step=progress.step,
+        is_finished=is_finished,
+    )
 
 
 def dry_run(config: Config) -> int:
@@ -90,12 +102,12 @@ def dry_run(config: Config) -> int:
 def prepare(config: Config, fresh: bool) -> Iterator[Run]:
     """Join the ranks, open the corpus, lock the run's directory, and build the run."""
     stop = StopRequest()
-    stop.listen()
-    with join_ranks(config.train.timeout_seconds) as ranks:
+    with stop.listen(), join_ranks(config.train.timeout_seconds) as ranks:
         with ranks.fail_together():
             corpus = Corpus.open(config.data.corpus)
             if ranks.is_first_on_machine:
                 corpus.verify()  # every file, before anything is trained on it
+            corpus.tokenizer()  # fails now if its package, which the best model needs, is missing
             stream = open_train_stream(config, corpus, ranks)
             heldout = open_heldout_stream(config, corpus, ranks)
         with lock_run(Path(config.train.output_dir), ranks):
@@ -116,7 +128,6 @@ def prepare(config: Config, fresh: bool) -> Iterator[Run]:
             run = build_run(parts, checkpoint)
             write_config(config, ranks)
             yield run
-    stop.wait_for_second_signal()
 
 
 def open_train_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchStream:
@@ -147,7 +158,7 @@ def open_heldout_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchSt
         if ranks.is_first:
             logger.warning(
                 "this corpus has no held-out split, so perplexity is not measured and no best "
-                "model is saved; export the latest checkpoint with `launch/export.py --which "
+                "model is saved; export the latest checkpoint with `bilm export --which "
                 "newest`"
             )
         return None

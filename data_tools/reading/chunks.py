@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bilm.errors import CorpusError
-from bilm.text.lines import Errors, LineReader
+from bilm.text.lines import Errors, LineReader, require_decompressor
 from bilm.text.tables import Format, Table, checked_text, format_of, json_fields
 
 CHUNK_BYTES = 1 << 20
@@ -67,6 +67,7 @@ def _input_file(path: Path, file_format: Format | None) -> InputFile:
         raise CorpusError(f"{path} is not a regular file")
     if path.stat().st_size == 0:
         raise CorpusError(f"{path} is empty; remove it from the input")
+    require_decompressor(path)
     return InputFile(path, format_of(path) if file_format is None else file_format)
 
 

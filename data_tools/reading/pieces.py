@@ -20,7 +20,7 @@ import re
 from pathlib import Path
 
 from bilm.corpus.manifest import HELDOUT
-from bilm.errors import ConfigError, CorpusError, TokenizerError
+from bilm.errors import ConfigError, CorpusError
 from bilm.text.lines import MAX_LINE_BYTES
 from data_tools.reading.chunks import read_chunks, texts_of
 from data_tools.reading.heldout import HeldoutChoice
@@ -40,13 +40,8 @@ _OTHER_SPACE = re.compile(r"[^\S ]")
 
 def train_pieces(text: TextOptions, tokenizer: TokenizerOptions, model_file: Path) -> None:
     """Train a model of `tokenizer.pieces` pieces and write it to `model_file`."""
-    try:
-        import sentencepiece
-    except ImportError:
-        raise TokenizerError(
-            "--tokenizer sentencepiece requires sentencepiece; install it with pip install "
-            "'bilm[data]'"
-        ) from None
+    import sentencepiece
+
     sample = sample_sentences(text, tokenizer.lowercase)
     if not sample:
         raise CorpusError("the input contains no text to train sentencepiece on")

@@ -52,7 +52,7 @@ class LayerComparison:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare the layers and write the page."""
-    arguments = parse("analyses.layers", __doc__, argv)
+    arguments = parse(__doc__, argv)
     settings = analysis_settings(read_settings(arguments, Settings))
     output = Path(settings.output)
     check_free(output, FORMAT, settings.overwrite)

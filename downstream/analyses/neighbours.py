@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
+from bilm.extras import require
 from downstream.analyses.occurrences import (
     NEIGHBOURS_COMPARED,
     Occurrence,
@@ -86,6 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Find the neighbours and write the page."""
     options = _parse(argv)
     check_free(options.output, FORMAT, options.overwrite)
+    require("this analysis", "sklearn", "matplotlib")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     share_cores()
     page = neighbours_page(neighbours(options))
@@ -97,7 +99,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str] | None) -> NeighbourOptions:
     parser = argparse.ArgumentParser(
-        prog="python -m downstream.analyses.neighbours",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

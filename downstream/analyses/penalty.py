@@ -42,7 +42,7 @@ class PenaltyComparison:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare the penalties and write the page."""
-    arguments = parse("analyses.penalty", __doc__, argv, _add_flags)
+    arguments = parse(__doc__, argv, _add_flags)
     settings = analysis_settings(read_settings(arguments, Settings))
     output = Path(settings.output)
     check_free(output, FORMAT, settings.overwrite)

@@ -18,6 +18,7 @@ from typing import Any
 
 from bilm.distributed.process import share_cores
 from bilm.errors import run_command
+from bilm.extras import require
 from downstream.analyses.linear_probe import BY_WORD, ProbeOptions, ProbeResult, probe
 from downstream.reports.pages import (
     Page,
@@ -39,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Probe every layer and write the page."""
     options = _parse(argv)
     check_free(options.output, FORMAT, options.overwrite)
+    require("this analysis", "sklearn", "matplotlib")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     share_cores()
     result = probe(options)
@@ -49,7 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(argv: Sequence[str] | None) -> ProbeOptions:
     parser = argparse.ArgumentParser(
-        prog="python -m downstream.analyses.probe",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -72,7 +72,7 @@ class ShareComparison:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare the methods and write the page."""
-    arguments = parse("analyses.sample_efficiency", __doc__, argv, _add_flags)
+    arguments = parse(__doc__, argv, _add_flags)
     settings = analysis_settings(read_settings(arguments, Settings))
     output = Path(settings.output)
     check_free(output, FORMAT, settings.overwrite)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bilm.errors import ConfigError, run_command
+from bilm.extras import require
 from downstream.baselines.baseline import NAMES
 from downstream.baselines.comparison import (
     FORMAT,
@@ -29,7 +30,7 @@ from downstream.tasks.classification import read_task
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Fit and score the chosen baselines, and write their page."""
-    arguments = parse("baselines", __doc__, argv, _add_which)
+    arguments = parse(__doc__, argv, _add_which)
     settings = read_settings(arguments, BaselineSettings)
     settings.reject_finetune()
     names = chosen_names(arguments.which, settings)
@@ -37,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _check_untrained(settings)
     output = Path(settings.output)
     check_free(output, FORMAT, settings.overwrite)
+    if "skipgram" in names:
+        require("the baseline 'skipgram'", "gensim")
     set_up()
     comparison = run_baselines(settings, read_task(settings), names, arguments.progress)
     write_page(output, FORMAT, baselines_page(comparison), settings.overwrite)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError
+from bilm.extras import require
 from bilm.files.sections import parse_section
 from bilm.files.strict_json import read_json
 from downstream.settings.sections import BaselineSettings, Settings
@@ -133,14 +134,12 @@ def _help(field: Any) -> str:
 
 
 def parse(
-    prog: str,
     description: str | None,
     argv: Sequence[str] | None,
     add_own: Callable[[argparse.ArgumentParser], object] | None = None,
 ) -> argparse.Namespace:
     """Parse the flags of all settings, `--progress`, and the flags that `add_own` adds."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m downstream.{prog}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -156,7 +155,8 @@ def parse(
 
 
 def set_up() -> None:
-    """Log to stderr, and limit the threads of this process to its share of the cores."""
+    """Check the packages, log to stderr, and limit the threads to this process's share of cores."""
+    require("training heads", "sklearn", "scipy", "matplotlib")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("gensim").setLevel(logging.WARNING)  # it logs every second
     share_cores()

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from bilm.errors import BilmError
 from bilm.training.checkpoints import MANIFEST_FILE, RUN_FILE, TENSOR_FILES, CheckpointStore
 from bilm.training.config import load_config
-from bilm.training.setup import train
+from bilm.training.train import train
 from tests.launch.launching import events
 
 Alter = Callable[[Path], None]
@@ -92,7 +92,8 @@ def resume(config: Path, overrides: list[str], output: Path) -> tuple[int, str]:
         code, output_text = 1, io.StringIO()
         try:
             with contextlib.redirect_stderr(output_text):
-                code = train(load_config(config, [*overrides, f"train.output_dir={output}"]))
+                train(load_config(config, [*overrides, f"train.output_dir={output}"]))
+                code = 0
         except BilmError as error:
             code = error.exit_code
             output_text.write(f"error: {error}")

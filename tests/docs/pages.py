@@ -14,7 +14,7 @@ SHELL = ("", "sh", "bash")
 LANGUAGES = (*SHELL, "python", "json", "text")
 
 _FENCE = re.compile(r"^( *)(```+)(.*)$")
-_INLINE_COMMAND = re.compile(r"`((?:python|deepspeed|make) [^`]+)`")
+_INLINE_COMMAND = re.compile(r"`((?:bilm|python|deepspeed|torchrun|make) [^`]+)`")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 
 
@@ -50,10 +50,13 @@ class Command:
 
     @property
     def program(self) -> tuple[str, ...]:
-        """The words that start the program: `python -m x`, `python x.py`, `deepspeed`, `make`."""
-        if self.words[0] != "python":
-            return self.words[:1]
-        return self.words[: 3 if self.words[1] == "-m" else 2]
+        """The words that start the program: `python -m x`, `python x.py`, `bilm x`, `make`."""
+        match self.words[:2]:
+            case ("python", "-m") | ("bilm", "data" | "tasks"):
+                return self.words[:3]
+            case ("python" | "bilm", word) if not word.startswith("-"):
+                return self.words[:2]
+        return self.words[:1]
 
     @property
     def flags(self) -> list[str]:

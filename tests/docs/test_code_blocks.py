@@ -7,12 +7,12 @@ New blocks and pages are found automatically. Blocks of other content are declar
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -76,7 +76,8 @@ def test_declares_the_language_of_every_block(page: Path) -> None:
 @cache
 def help_of(program: tuple[str, ...]) -> str:
     """Return the `--help` of a program and of its subcommands."""
-    words = [sys.executable if program[0] == "python" else str(BIN / program[0]), *program[1:]]
+    start = {"python": [sys.executable], "bilm": [sys.executable, "-m", "bilm"]}
+    words = [*start.get(program[0], [str(BIN / program[0])]), *program[1:]]
     run = subprocess.run(
         [*words, "--help"],
         cwd=ROOT,
@@ -92,13 +93,18 @@ def help_of(program: tuple[str, ...]) -> str:
 def programs_and_flags(command: Command) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Yield each program that a command starts, with the flags that it gets.
 
-    `deepspeed` starts a script, whose flags come after its path. A subcommand has its own flags.
+    A launcher starts a script or a module, whose flags come after its name. A subcommand has its
+    own flags.
     """
-    if command.program[-1] == "deepspeed":
-        place = next(i for i, word in enumerate(command.words) if word.endswith(".py"))
-        yield ("deepspeed",), _flags(command.words[:place])
-        yield ("python", command.words[place]), _flags(command.words[place:])
-    elif command.program[-1] in ("launch/convert.py", "pre-commit"):
+    words = command.words
+    if words[0] in ("deepspeed", "torchrun"):
+        is_module = "--module" in words or "-m" in words
+        end = r"bilm\.commands\.\w+" if is_module else r".*\.py"
+        place = next(i for i, word in enumerate(words) if re.fullmatch(end, word))
+        yield words[:1], _flags(words[:place])
+        program = ("python", "-m", words[place]) if is_module else ("python", words[place])
+        yield program, _flags(words[place:])
+    elif command.program[-1] in ("launch/convert.py", "convert", "pre-commit"):
         rest = command.words[len(command.program) :]
         yield (*command.program, *rest[:1]), _flags(rest)
     else:
@@ -140,11 +146,10 @@ def check_make(command: Command) -> None:
 
 
 def check_extras(command: Command) -> None:
-    """Check that setup.py has the extras that `pip install` names."""
-    tree = ast.parse((ROOT / "setup.py").read_text(encoding="utf-8"))
-    strings = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
+    """Check that pyproject.toml has the extras that `pip install` names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     for extras in re.findall(r"\[([\w,]+)\]", " ".join(command.words)):
-        assert set(extras.split(",")) <= strings, f"setup.py lacks one of {extras}"
+        assert set(extras.split(",")) <= set(project["optional-dependencies"]), extras
 
 
 @pytest.mark.parametrize("block", all_blocks("json"), ids=str)

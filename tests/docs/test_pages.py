@@ -51,6 +51,11 @@ def test_joins_continued_lines_and_drops_comments() -> None:
         "deepspeed launch/pretrain.py --configuration a",
         "python -m bilm.config",
         "python launch/nothing.py",
+        "bilm export runs/big --modle model",
+        "bilm data build-corpora --input text.txt",
+        "bilm data build-corpus --inputs text.txt",
+        "bilm convert from-published a b c --tokenize moses",
+        "deepspeed --module bilm.commands.pretrain --configuration a",
         "make everything",
         "pip install -e '.[everything]'",
         "--label-columns 1",
@@ -88,3 +93,21 @@ def test_names_the_outputs_of_commands() -> None:
     assert workspace.outputs(export) == ["model/", "published/"]
     assert workspace.outputs(convert) == ["published/"]
     assert workspace.outputs(embed) == ["a.hdf5"]
+    assert workspace.outputs(command("bilm export runs/big --model model/")) == ["model/"]
+    assert workspace.outputs(command("bilm convert to-published model/ out/")) == ["out/"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bilm pretrain --config big data.corpus=corpus",
+        "bilm data build-corpus --input a --output b",
+        "bilm tasks classify --model m --train a --test b --output c",
+        "bilm convert to-published model/ published/ --overwrite",
+        "deepspeed --num_gpus 2 --module bilm.commands.pretrain --config big --dry-run",
+        "torchrun --nproc-per-node 2 -m bilm.commands.pretrain --config big --fresh",
+        "bilm --version",
+    ],
+)
+def test_accepts_forms_of_the_command(text: str) -> None:
+    checks.test_uses_flags_that_exist(command(text))

@@ -25,10 +25,11 @@ TIMEOUT_SECONDS = 240
 NUM_SENTENCES = 600
 # Sizes in commands that would take minutes, and the small ones that are run instead.
 SMALLER = (
-    (r"(data_tools\.generate_demo )", rf"\1--sentences {NUM_SENTENCES} "),
+    (r"(data_tools\.generate_demo |bilm data generate-demo )", rf"\1--sentences {NUM_SENTENCES} "),
     (r"--vocabulary \d+", "--vocabulary 300"),
     (r"--words \d+", "--words 20000"),
     (r"train_batch_size=\d+", "train_batch_size=8"),
+    (r"(--config|bilm config) (\w+)(?= |$)", r"\1 configs/\2.json"),  # the small ones in `configs`
 )
 
 
@@ -123,7 +124,7 @@ def environment() -> dict[str, str]:
 def execute(text: str, directory: Path) -> str:
     """Run a shell command in `directory` with this Python and return what it prints."""
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", text],
+        ["bash", "-euo", "pipefail", "-c", f'bilm() {{ python -m bilm "$@"; }}\n{text}'],
         cwd=directory,
         env=environment(),
         capture_output=True,
@@ -150,11 +151,11 @@ def execute_command(command: Command, directory: Path) -> None:
 def outputs(command: Command) -> list[str]:
     """Return the paths that a command creates, by the flags that name them."""
     flags = ["--output"]
-    if command.program[-1] == "launch/export.py":
+    if command.program[-1] in ("launch/export.py", "export"):
         flags += ["--model", "--published"]
     following = zip(command.words, command.words[1:], strict=False)
     paths = [value for flag, value in following if flag in flags]
-    if command.program[-1] == "launch/convert.py":
+    if command.program[-1] in ("launch/convert.py", "convert"):
         positional = [word for word in command.words[2:] if not word.startswith("--")]
         paths.append(positional[3 if positional[0] == "from-published" else 2])
     return paths

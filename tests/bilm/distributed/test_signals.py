@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,12 +18,12 @@ LISTEN = """
 import sys, time
 from bilm.distributed.signals import StopRequest
 stop = StopRequest()
-stop.listen()
-print("ready", flush=True)
-end = time.monotonic() + float(sys.argv[1])
-while time.monotonic() < end and stop.reason is None:
-    time.sleep(0.02)
-print(stop.reason, flush=True)
+with stop.listen():
+    print("ready", flush=True)
+    end = time.monotonic() + float(sys.argv[1])
+    while time.monotonic() < end and stop.reason is None:
+        time.sleep(0.02)
+    print(stop.reason, flush=True)
 """
 
 
@@ -63,20 +64,42 @@ def test_waits_for_second_signal_only_after_a_signal(
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     stop = StopRequest()
     try:
-        stop.listen()
-        stop.wait_for_second_signal()
-        assert not waits
-        signal.signal(signal.SIGTERM, stop._on_signal)  # the tests may ignore it
-        signal.raise_signal(signal.SIGTERM)
-        monkeypatch.setattr("bilm.distributed.signals.SECOND_SIGNAL_SECONDS", 100.0)
-        stop.wait_for_second_signal()
-        assert 0 < waits.pop() <= 100
-        monkeypatch.setattr("bilm.distributed.signals.SECOND_SIGNAL_SECONDS", 0.0)
-        stop.wait_for_second_signal()
+        with stop.listen():
+            stop.wait_for_second_signal()
+            assert not waits
+            signal.signal(signal.SIGTERM, stop._on_signal)  # the tests may ignore it
+            signal.raise_signal(signal.SIGTERM)
+            monkeypatch.setattr("bilm.distributed.signals.SECOND_SIGNAL_SECONDS", 100.0)
+            stop.wait_for_second_signal()
+            assert 0 < waits.pop() <= 100
+            monkeypatch.setattr("bilm.distributed.signals.SECOND_SIGNAL_SECONDS", 0.0)
         assert waits == [0.0]
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_restores_handlers() -> None:
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    with StopRequest().listen():
+        pass
+    assert {number: signal.getsignal(number) for number in STOP_SIGNALS} == before
+
+
+def test_does_not_handle_signals_outside_the_main_thread() -> None:
+    failures: list[BaseException] = []
+
+    def listen() -> None:
+        try:
+            with StopRequest().listen():
+                pass
+        except ValueError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join(timeout=30)
+    assert not failures
 
 
 def test_respects_nohup() -> None:

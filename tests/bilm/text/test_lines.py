@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bilm.errors import CorpusError
+from bilm.errors import CorpusError, MissingPackageError
 from bilm.text.lines import COMPRESSIONS, LineReader
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -69,7 +69,9 @@ def test_missing_zstandard_names_the_extra(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "zstandard", None)
     assert list(LineReader(write(tmp_path / "a.txt", b"a\n")).lines()) == ["a"]
     path = write(tmp_path / "a.txt.zst", b"")
-    with pytest.raises(CorpusError, match=r"a\.txt\.zst requires zstandard; .*'bilm\[data\]'"):
+    with pytest.raises(
+        MissingPackageError, match=r"a\.txt\.zst requires zstandard; .*'bilm\[data\]'"
+    ):
         list(LineReader(path).lines())
 
 
