@@ -64,6 +64,8 @@ class Engine:
         self._deepspeed, self._optimizer, _, _ = deepspeed.initialize(
             model=model, optimizer=optimizer, config=settings.deepspeed
         )
+        # It also forgets the groups of DeepSpeed, which another run in this process would use.
+        ranks.destroy_group = deepspeed.comm.destroy_process_group
         self._inner_optimizer: torch.optim.Optimizer = (
             self._optimizer.optimizer if self.is_partitioned else self._optimizer
         )

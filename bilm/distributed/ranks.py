@@ -11,7 +11,7 @@ import json
 import os
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,6 +37,7 @@ class Ranks:
             "nccl" if self.device.type == "cuda" else "gloo",
             timeout=datetime.timedelta(seconds=timeout_seconds),
         )
+        self.destroy_group: Callable[[], object] = torch.distributed.destroy_process_group
         self._heartbeat: Heartbeat | None = None
         if self.world > 1:
             self._heartbeat = Heartbeat(self.rank, self.world, timeout_seconds, self.broadcast_json)
@@ -120,7 +121,7 @@ class Ranks:
 
     def close(self) -> None:
         """Leave the process group."""
-        torch.distributed.destroy_process_group()
+        self.destroy_group()
 
 
 @contextmanager

@@ -86,27 +86,19 @@ def test_trains_and_resumes_in_one_process(corpus: Path, sampled: Path, tmp_path
     )
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
-def test_trains_as_a_rank_of_a_launched_job(corpus: Path, launcher: str, tmp_path: Path) -> None:
+def test_trains_as_a_rank_of_a_launched_job(corpus: Path, tmp_path: Path) -> None:
     config, script = tmp_path / "tiny.json", tmp_path / "script.py"
     config.write_text(json.dumps(tiny(corpus, tmp_path / "run")), encoding="utf-8")
     script.write_text(TRAIN_RANK.replace("sys.argv[1]", repr(str(config))), encoding="utf-8")
-    run([*launch(launcher), str(script)])
+    run([*deepspeed(2), str(script)])
     assert len(events(tmp_path / "run", "train")) == 12
 
 
-def launch(launcher: str) -> list[str]:
-    if launcher == "deepspeed":
-        return deepspeed(2)
-    program = str(Path(sys.executable).with_name("torchrun"))
-    return [program, "--standalone", "--nproc-per-node", "2"]
-
-
-@pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
-def test_launchers_start_the_module(corpus: Path, launcher: str, tmp_path: Path) -> None:
+def test_torchrun_starts_the_module(corpus: Path, tmp_path: Path) -> None:
+    """tests/packaging/test_wheel.py tests `deepspeed --module`."""
     config = tmp_path / "tiny.json"
     config.write_text(json.dumps(tiny(corpus, tmp_path / "run")), encoding="utf-8")
-    flag = {"torchrun": "-m", "deepspeed": "--module"}[launcher]
-    module = [flag, "bilm.commands.pretrain", f"--config={config}"]
-    run([*launch(launcher), *module])
+    launcher = [str(Path(sys.executable).with_name("torchrun")), "--standalone"]
+    module = ["--nproc-per-node=2", "-m", "bilm.commands.pretrain", f"--config={config}"]
+    run([*launcher, *module])
     assert len(events(tmp_path / "run", "train")) == 12
