@@ -12,6 +12,7 @@ import zstandard
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import WhitespaceTokenizer
+from downstream.classify import main as classify
 from tests.bilm.small_corpus import write_corpus
 from tests.conftest import GOLDEN, tiny_model_config
 from tests.launch.launching import TINY
@@ -28,12 +29,13 @@ WITHOUT_EXTRAS = (
     "convert from-published options.json weights.hdf5 converted",
     "embed --model run --input text.txt --output vectors.hdf5",
     "parity embeddings.npz",
-    "data build-corpus --tokenizer whitespace --workers 1 --input text.txt --output c1",
+    "data build-corpus --tokenizer whitespace --heldout 0 --workers 1 --input text.txt --output c1",
     "data build-vocab --tokenizer whitespace --workers 1 --input text.txt --output vocab.txt",
-    "data build-shards --tokenizer whitespace --workers 1 --input text.txt --output c2 "
+    "data build-shards --tokenizer whitespace --heldout 0 --workers 1 --input text.txt --output c2 "
     "--vocab corpus/vocab.txt --allow-unsorted-vocab",
     "data inspect corpus --verify",
     "data generate-demo --output demo --sentences 60",
+    "tasks predict --classifier trained --input test.csv --output predictions.csv",
 )
 # By extra. The commands succeed if the extra is installed.
 WITH_EXTRA = {
@@ -42,12 +44,13 @@ WITH_EXTRA = {
         "pretrain --config tiny.json train.max_steps=2",
     ),
     "data": (
-        "data build-corpus --workers 1 --input text.txt --output c3",
-        "data build-corpus --tokenizer whitespace --workers 1 --input text.txt.zst --output c4",
+        "data build-corpus --heldout 0 --workers 1 --input text.txt --output c3",
+        "data build-corpus --tokenizer whitespace --heldout 0 --workers 1 --input text.txt.zst "
+        "--output c4",
         "data build-vocab --tokenizer sentencepiece --pieces 280 --workers 1 --input text.txt "
         "--output pieces.txt",
-        "data build-shards --workers 1 --input text.txt --output c5 --vocab corpus/vocab.txt "
-        "--allow-unsorted-vocab",
+        "data build-shards --heldout 0 --workers 1 --input text.txt --output c5 "
+        "--vocab corpus/vocab.txt --allow-unsorted-vocab",
         "embed --model run --input text.txt --tokenizer moses --output v1.hdf5",
         "embed --model run --input text.txt.zst --output v2.hdf5",
         "convert from-published options.json weights.hdf5 converted2 --tokenizer moses",
@@ -95,3 +98,6 @@ def write_files(directory: Path) -> None:
     tiny["data"]["corpus"], tiny["train"]["output_dir"] = "corpus", "new"
     tiny["deepspeed"]["train_batch_size"] = 4
     (directory / "tiny.json").write_text(json.dumps(tiny), encoding="utf-8")
+    tables = (f"--train={directory / 'train.csv'}", f"--test={directory / 'test.csv'}")
+    heads = (f"--model={directory / 'run'}", "--mix=average", "--epochs=1", "--tokenized")
+    classify([*tables, *heads, f"--output={directory / 'trained'}", f"--cache={directory}/cache"])

@@ -54,7 +54,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "line",
     [
-        "data build-corpus --input text.txt --output built",
+        "data build-corpus --heldout 0 --input text.txt --output built",
         "pretrain --config tiny.json train.max_steps=2",
         "embed --model run --input text.txt --output vectors.hdf5",
         "tasks baselines --which tfidf --train train.csv --test test.csv --output baselines",
