@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple, NoReturn
 
-from bilm import __version__
+import bilm
 from bilm.errors import USER_ERROR_EXIT_CODE, ConfigError, run_command
 
 
@@ -62,7 +62,7 @@ def main() -> int:
     """Run the command that the first words name, or print the list of commands."""
     words = sys.argv[1:]
     if words[:1] == ["--version"]:
-        print(f"bilm {__version__}")
+        print(f"bilm {bilm.__version__}")
         return 0
     group = words[0] if words and words[0] in GROUPS else ""
     names = words[1:] if group else words
