@@ -53,14 +53,16 @@ def all_commands() -> list[Command]:
 
 
 def needs_too_much(command: Command) -> bool:
-    """Whether a command takes hours, needs several machines, or works on the checkout itself."""
+    """Whether a command is too slow, needs machines, works on the checkout, or is only a name."""
     target = command.program[-1]
     is_benchmark = target.startswith("benchmarks/") and target != "benchmarks/zipf.py"
+    is_name = command.words[0] == "bilm" and command.words == command.program  # in prose
     is_own_test = command.program[1:] in (("-m", "pytest"), ("-m", "tests.chaos"))
     return (
         command.words[0] in NOT_RUN
         or (is_benchmark and command.words[0] != "deepspeed")
         or is_own_test
+        or is_name
         or target.startswith("docs/")
         or "experiments.results" in command.words
         or "--hostfile" in command.words
