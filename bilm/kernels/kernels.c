@@ -232,7 +232,7 @@ HIGHWAY_BACKWARD(highway_backward_f64, double)
             total += own;                                                                          \
             REAL scale = 1 / total;                                                                \
             _Pragma("omp simd") for (int64_t k = 0; k < count; k++) l[k] *= scale;                 \
-            if (hits[w] >= 0) l[hits[w]] = 0;                                                      \
+            if (hits[w] >= 0) l[hits[w]] *= 0; /* NaN stays NaN */                                 \
             true_share[w] = own * scale;                                                           \
             losses[w] = LOG(total) + greatest - true_logit[w];                                     \
         }                                                                                          \

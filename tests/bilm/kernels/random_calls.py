@@ -30,7 +30,7 @@ DTYPES += [torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool]
 NO_TENSORS = [None, 3, 0.5, "x", [1, 2], (), True]
 NUMBERS = [None, "x", True, [1.0], math.nan, math.inf, -1.0, 0.0, 0, 2, 0.25]
 IDS = [-1, -2, -100, 5, 260, 261, 262, 1 << 15, 1 << 31, -(1 << 40), 1 << 62]
-TOLERANCES = {torch.float64: 1e-9, torch.float32: 2e-4}
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 0.1}
 
 
 def change_shape(rng: random.Random, tensor: Tensor) -> Tensor:
@@ -49,14 +49,15 @@ def change_shape(rng: random.Random, tensor: Tensor) -> Tensor:
         return tensor.narrow(dim, 0, 0)
     if kind == 5 and tensor.shape[dim]:
         return tensor.narrow(dim, 0, tensor.shape[dim] - 1)
-    return torch.cat([tensor, tensor[(slice(None),) * dim + (slice(0, 1),)]], dim)
+    more = tensor.narrow(dim, 0, min(1, tensor.shape[dim])).detach().clone()
+    return torch.cat([tensor, more.normal_() if tensor.is_floating_point() else more], dim)
 
 
 def change_values(rng: random.Random, tensor: Tensor) -> Tensor:
     """Return a tensor with one other element."""
     if not tensor.numel() or tensor.is_complex() or tensor.dtype is torch.bool:
         return tensor
-    values = [math.nan, math.inf, -math.inf] if tensor.is_floating_point() else IDS
+    values = [math.nan] if tensor.is_floating_point() else IDS
     value = torch.tensor(rng.choice(values)).to(tensor.dtype)
     changed = tensor.detach().clone()
     changed.view(-1)[rng.randrange(tensor.numel())] = value
@@ -125,7 +126,7 @@ def run(call: Call, backend: Literal["c", "torch"]) -> list[Tensor] | Exception:
     except Exception as error:
         return error
     after = list(tensors_in(list(arguments.values())))
-    if not all(bool(torch.isfinite(leaf.detach()).all()) for leaf in after):
+    if any(tensor.is_meta or not tensor.detach().isfinite().all() for tensor in after):
         return results + after  # gradients with NaN may differ
     return results + after + [leaf.grad for leaf in leaves if leaf.grad is not None]
 
@@ -136,8 +137,11 @@ def compare(in_c: list[Tensor] | Exception, plain: list[Tensor] | Exception) -> 
         assert (type(in_c), str(in_c)) == (type(plain), str(plain))
         return
     assert len(in_c) == len(plain)
+    tolerance = max(TOLERANCES.get(tensor.dtype, 0.0) for tensor in plain)
     for actual, expected in zip(in_c, plain, strict=True):
-        tolerance = TOLERANCES.get(expected.dtype, 0.0)
+        assert actual.is_meta == expected.is_meta
+        if actual.is_meta:
+            continue
         options = {"rtol": tolerance, "atol": tolerance, "equal_nan": True}
         torch.testing.assert_close(actual.to_dense(), expected.to_dense(), **options)
 
@@ -147,7 +151,7 @@ def main() -> None:
     seed, count = int(sys.argv[1]), int(sys.argv[2])
     if "--sanitize" in sys.argv:
         c_library.FLAGS += SANITIZERS
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     rng = random.Random(seed)
     torch.manual_seed(seed)
     totals: Counter[str] = Counter()
@@ -157,6 +161,10 @@ def main() -> None:
         call = MAKERS[name](rng)
         changes = {key: change(rng, call.arguments[key]) for key in _some_keys(rng, call)}
         call.arguments.update(changes)
+        if name == "filter_maxima" and any(
+            0 in t.stride() for t in tensors_in([*changes.values()])
+        ):
+            call.gradients = ()  # several windows have the maximum
         in_c, plain = run(call, "c"), run(call, "torch")
         try:
             compare(in_c, plain)
@@ -169,7 +177,8 @@ def main() -> None:
 
 
 def _some_keys(rng: random.Random, call: Call) -> list[str]:
-    return rng.sample(sorted(call.arguments), rng.choice([0, 1, 1, 1, 1, 1, 2]))
+    names = sorted(call.arguments)
+    return rng.sample(names, min(len(names), rng.choice([0, 1, 1, 1, 1, 2, 2, 3, 3, 3])))
 
 
 if __name__ == "__main__":

@@ -45,13 +45,18 @@ def test_wrong_calls_raise_the_same_error_in_both_backends(seed: int) -> None:
 
 @functools.cache
 def sanitizer_runtime() -> str | None:
-    """Return gcc's AddressSanitizer library; None without gcc or without the library."""
+    """Return gcc's libraries to preload; None without gcc or without AddressSanitizer.
+
+    The sanitizer needs the C++ library, whose exceptions it intercepts, from the start.
+    """
     gcc = shutil.which("gcc")
     if gcc is None:
         return None
-    command = [gcc, "-print-file-name=libasan.so"]
-    path = subprocess.run(command, capture_output=True, text=True).stdout.strip()
-    return path if Path(path).is_absolute() and Path(path).exists() else None
+    paths = []
+    for name in ("libasan.so", "libstdc++.so.6"):
+        command = [gcc, f"-print-file-name={name}"]
+        paths.append(subprocess.run(command, capture_output=True, text=True).stdout.strip())
+    return " ".join(paths) if all(Path(path).is_absolute() for path in paths) else None
 
 
 @pytest.mark.skipif(sanitizer_runtime() is None, reason="gcc has no AddressSanitizer")
