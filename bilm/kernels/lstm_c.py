@@ -195,8 +195,7 @@ def infer(
     Nothing is computed for a row from its length on: its outputs are zeros there.
     """
     time, rows, input_dim = inputs.shape
-    weight, bias, projection = weights
-    bias = bias.contiguous()
+    weight, bias, projection = weights._replace(bias=weights.bias.contiguous())
     dim, recurrent = weight.shape[1] // 4, weight[input_dim:]
     steps = max(1, min(time, INFERENCE_ROWS // max(1, rows)))
     gates = weight.new_empty(steps, rows, 4 * dim)  # of a few time steps
