@@ -1,6 +1,6 @@
 """The training loop.
 
-Everything random is a function of (seed, step, rank), and so are the batch and the learning rate of
+Everything random is a function of (seed, step), and so are the batch and the learning rate of
 a step. The state of a run is therefore its weights, the optimizer's state, the carried LSTM state
 and `Progress`. Regardless of how a run stops, the same command resumes it, bit for bit, from the
 latest intact checkpoint.

@@ -1,4 +1,7 @@
-"""Training launches: ranks, ZeRO stages and accumulation do not change the result."""
+"""Training launches: ranks, ZeRO stages and accumulation do not change the result.
+
+All runs have dropout.
+"""
 
 from __future__ import annotations
 
@@ -68,11 +71,12 @@ def test_run_learns_and_writes_all_files(corpus: Path, sampled: Path) -> None:
     assert vectors.shape == (3, 3, 32)
 
 
-def test_two_ranks_train_like_one_with_sampled_softmax(
-    corpus: Path, sampled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_train_like_one_with_sampled_softmax(
+    ranks: int, corpus: Path, sampled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
-    launch(corpus, tmp_path / "run", ranks=2)
+    launch(corpus, tmp_path / "run", ranks=ranks)
     assert not (tmp_path / "extensions").exists()  # DeepSpeed has not compiled anything
     assert_same_run(sampled, tmp_path / "run", STEPS, 1e-5)
     evaluations = zip(events(sampled, "heldout"), events(tmp_path / "run", "heldout"), strict=True)
@@ -88,9 +92,18 @@ def test_zero_stages_train_like_one_rank_with_full_softmax(
     assert_same_run(full, tmp_path / "run", STEPS, 1e-5)
 
 
-def test_accumulation_trains_like_one_batch(corpus: Path, sampled: Path, tmp_path: Path) -> None:
-    launch(corpus, tmp_path / "run", "deepspeed.gradient_accumulation_steps=4", ranks=None)
+@pytest.mark.parametrize(("ranks", "steps"), [(None, 4), (2, 2)])
+def test_accumulation_trains_like_one_batch(
+    ranks: int | None, steps: int, corpus: Path, sampled: Path, tmp_path: Path
+) -> None:
+    launch(corpus, tmp_path / "run", f"deepspeed.gradient_accumulation_steps={steps}", ranks=ranks)
     assert_same_run(sampled, tmp_path / "run", STEPS, 1e-5)
+
+
+def test_dropout_changes_the_run(corpus: Path, sampled: Path, tmp_path: Path) -> None:
+    """The comparisons of ranks and micro-batches are made with dropout."""
+    launch(corpus, tmp_path / "run", "model.dropout=0.0", "train.max_steps=2", ranks=None)
+    assert abs(sum(losses(tmp_path / "run")[1]) - sum(losses(sampled)[1])) > 1e-3
 
 
 ADAM = (

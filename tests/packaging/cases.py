@@ -6,8 +6,10 @@ import csv
 import json
 from pathlib import Path
 
+import pyarrow
 import torch
 import zstandard
+from pyarrow import parquet
 
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
@@ -55,6 +57,11 @@ WITH_EXTRA = {
         "embed --model run --input text.txt.zst --output v2.hdf5",
         "convert from-published options.json weights.hdf5 converted2 --tokenizer moses",
     ),
+    "parquet": (
+        "data build-corpus --tokenizer whitespace --heldout 0 --workers 1 --input text.parquet "
+        "--output c6",
+        "embed --model run --input text.parquet --output v3.hdf5",
+    ),
     "downstream": (
         f"tasks classify {HEADS} --mix average --output classifier",
         f"tasks baselines {HEADS} --which tfidf,svd,skipgram --output baselines",
@@ -73,6 +80,7 @@ def write_files(directory: Path) -> None:
     text = "".join(f"{line}\n" for line in lines)
     (directory / "text.txt").write_text(text, encoding="utf-8")
     (directory / "text.txt.zst").write_bytes(zstandard.compress(text.encode()))
+    parquet.write_table(pyarrow.table({"text": lines}), directory / "text.parquet")
     for name in ("train.csv", "test.csv"):
         with open(directory / name, "w", encoding="utf-8", newline="") as file:
             rows = [("money" if "bank" in line else "nature", line) for line in lines]
