@@ -156,10 +156,14 @@ class Run:
             return False
         started = time.monotonic()
         model, device = parts.engine.model, parts.ranks.device
+        # An evaluation needs fewer and larger blocks than a step, so neither could reuse the free
+        # memory of the other.
+        release_free_memory()
         try:
             totals = loss_totals(model, parts.heldout, device, self._check_stop)
         except _Stopped:
             return True  # the resumed run evaluates before its first step
+        release_free_memory()
         measured = totals.sum_over_ranks(parts.ranks).perplexity(parts.heldout)
         state.progress = state.progress.after_evaluation(measured.mean)
         if self.log is not None:
@@ -201,6 +205,7 @@ class Run:
         if state.progress == state.saved:
             return
         started = time.monotonic()
+        release_free_memory()
         tensors = {
             WEIGHTS: parts.engine.weights(),
             OPTIMIZER: parts.engine.optimizer_state(),

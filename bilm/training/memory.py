@@ -10,12 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import psutil
+import torch
 
 from bilm.kernels.full_softmax import MAX_CHUNK_LOGITS
+from bilm.model.config import LstmConfig, ModelConfig
+from bilm.model.language_model import BiLm, shape_only_model
 from bilm.training.config import Config
 from bilm.training.optimizers import STATE_NAMES
 
 FLOAT32_BYTES = 4
+
+# Blocks of different sizes leave gaps. Runs of 0.4 to 2.2 GB needed up to 1.12 times the sum.
+GAPS = 1.07
 
 VOCABULARY_WORD_BYTES = 190  # a Python string, and its entries in a tuple and a dict
 
@@ -49,13 +55,22 @@ class Memory:
     def peak(self) -> float:
         """The largest amount at any time."""
         always = self.libraries + self.weights + self.optimizer + self.text
-        return always + max(self.step, self.evaluation, self.saving)
+        return GAPS * (always + max(self.step, self.evaluation, self.saving))
 
 
 def loaded_libraries_bytes() -> float:
-    """Load what a run loads, and return the memory of this process."""
+    """Load what a run loads, and return the memory of this process.
+
+    Some of it is loaded by the first model on the meta device, and by the first step.
+    """
     import bilm.training.setup  # noqa: F401
 
+    lstm = LstmConfig(dim=2, projection_dim=1, num_layers=1)
+    config = ModelConfig(characters=None, lstm=lstm)
+    shape_only_model(config, 3)
+    model, zeros = BiLm(config, 3), torch.zeros(config.num_directions, 1, 1, dtype=torch.long)
+    losses, _ = model(zeros[0, 0], zeros, zeros, model.zero_state(1))
+    losses.sum().backward()
     return float(psutil.Process().memory_info().rss)
 
 
@@ -74,6 +89,7 @@ def estimate_memory(
     step = gradients + max(dense, _activations(config, size.vocabulary, world))
     rows = config.train.evaluation.rows / world
     slots = rows * config.data.unroll_steps * config.model.num_directions
+    units = config.model.lstm.dim + config.model.lstm.projection_dim
     text = (
         size.vocabulary * VOCABULARY_WORD_BYTES
         + min(size.vocabulary, MAX_LEXICON_TYPES) * LEXICON_TYPE_BYTES
@@ -85,7 +101,7 @@ def estimate_memory(
         optimizer=FLOAT32_BYTES * optimizer,
         text=text,
         step=FLOAT32_BYTES * step,
-        evaluation=FLOAT32_BYTES * _full_softmax(slots, size.vocabulary),
+        evaluation=FLOAT32_BYTES * (_full_softmax(slots, size.vocabulary) + 4 * slots * units),
         saving=FLOAT32_BYTES * all_parameters * max(2, 1 + num_states),
     )
 
@@ -114,8 +130,12 @@ def _activations(config: Config, vocabulary: int, world: int) -> float:
 
 
 def _full_softmax(slots: float, vocabulary: int) -> float:
-    """Return the number of values that a chunk of the full softmax needs: logits and their exp."""
-    return 2 * min(slots * vocabulary, MAX_CHUNK_LOGITS)
+    """Return the number of values that the full softmax needs at a time.
+
+    They are the logits of a chunk, their exp, the logits of the previous chunk, and a gap of the
+    same size that smaller blocks leave.
+    """
+    return 4 * min(slots * vocabulary, MAX_CHUNK_LOGITS)
 
 
 def _distinct_words(words: float, vocabulary: int) -> float:
