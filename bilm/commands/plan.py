@@ -225,7 +225,7 @@ def _format_text(text: TextSize) -> str:
 
 def _format_memory(world: int, memory: Memory) -> str:
     return (
-        f"  memory with {world} ranks: {_size(memory.libraries)} libraries, "
+        f"  memory of a rank of {world}: {_size(memory.libraries)} libraries, "
         f"{_size(memory.weights)} weights, {_size(memory.optimizer)} optimizer, "
         f"{_size(memory.text)} text, and the largest of {_size(memory.step)} (step), "
         f"{_size(memory.evaluation)} (evaluation) and {_size(memory.saving)} (checkpoint)"

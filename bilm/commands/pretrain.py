@@ -68,7 +68,7 @@ def main() -> int:
 
 def _print_plan(config: Config, options: Options) -> None:
     configure_process()  # as in a run, since it affects the memory
-    os.environ["DS_LOG_LEVEL"] = "error"  # DeepSpeed would print a warning between the lines
+    os.environ["DS_ACCELERATOR"] = "cpu"  # for which the memory is planned
     from bilm.commands.plan import TextSize, format_plan, make_plan
 
     text = None
