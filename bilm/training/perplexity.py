@@ -23,7 +23,6 @@ from bilm.corpus.manifest import SplitInfo
 from bilm.distributed.ranks import Ranks
 from bilm.errors import DivergedError
 from bilm.model.language_model import DIRECTIONS, BiLm
-from bilm.text.vocabulary import END_SENTENCE_ID, UNKNOWN_ID
 from bilm.training.model_inputs import batch_tensors
 
 SUBSET_SEED = 0
@@ -134,6 +133,7 @@ def loss_totals(
     `check` is called before each batch; an exception that it raises ends the evaluation.
     """
     state, predictions, sentences, unknown = None, 0, 0, 0
+    special = text.stream.corpus.lexicon.special_ids
     loss_sums = torch.zeros(model.config.num_directions, dtype=torch.float64)
     was_training = model.training
     model.eval()
@@ -146,8 +146,8 @@ def loss_totals(
                 losses, state = model(*inputs, before)
                 loss_sums += losses.double().cpu()
                 predictions += batch.num_predictions
-                sentences += int((batch.targets[0] == END_SENTENCE_ID).sum())
-                unknown += int((batch.targets[0] == UNKNOWN_ID).sum())
+                sentences += int((batch.targets[0] == special.end_sentence).sum())
+                unknown += int((batch.targets[0] == special.unknown).sum())
     finally:
         model.train(was_training)
     return LossTotals(loss_sums, predictions, sentences, unknown)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,9 @@ from bilm.training.perplexity import (
 )
 from tests.bilm.small_corpus import write_corpus
 from tests.conftest import tiny_model_config
+
+# The weights with one row per word.
+TABLES = ("softmax.weight", "softmax.bias", "encoder.weight")
 
 
 def test_huge_losses_stay_finite() -> None:
@@ -108,3 +112,30 @@ def test_limited_evaluation_reads_fixed_subset(corpus: Corpus, model: BiLm) -> N
         expected = text.stream.batch(step).targets
         np.testing.assert_array_equal(again.stream.batch(step).targets, expected)
     assert open_text(corpus, 1).num_steps == 1
+
+
+@pytest.mark.parametrize("characters", [{}, None])
+def test_order_of_special_words_permutes_rows_only(
+    tmp_path: Path, characters: dict[str, int] | None
+) -> None:
+    known = ["w1", "w0", "w3"]  # the other words are <UNK> as targets
+    config = tiny_model_config(characters=characters)
+    torch.manual_seed(0)
+    standard = BiLm(config, 6)
+    measured = []
+    for number, order in enumerate(itertools.permutations(SPECIAL_WORDS)):
+        vocabulary = [*order, *known]
+        corpus = write_corpus(tmp_path / str(number), {"train": SENTENCES}, vocabulary)
+        rows = torch.tensor([[*SPECIAL_WORDS, *known].index(word) for word in vocabulary])
+        model = BiLm(config, 6)
+        model.load_state_dict(
+            {
+                name: weight[rows] if name in TABLES else weight
+                for name, weight in standard.state_dict().items()
+            }
+        )
+        text = open_text(corpus, None)
+        measured.append(loss_totals(model, text, CPU).perplexity(text))
+    for other in measured[1:]:
+        assert other.losses == pytest.approx(measured[0].losses, rel=1e-6)
+        assert other.unknown_share == measured[0].unknown_share > 0.1
