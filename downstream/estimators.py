@@ -214,8 +214,9 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     def _seed(self) -> int:
         """Return the seed of a head; an integer `random_state` is used as it is, like `--seed`."""
         generator = check_random_state(self.random_state)
-        is_seed = isinstance(self.random_state, int | np.integer)
-        return int(self.random_state if is_seed else generator.randint(2**31 - 1))
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(generator.randint(2**31 - 1))
 
     def _check_labels(self, y: Labels | None, texts: list[str]) -> Ids:
         """Set `classes_`, and return the labels as indices into it."""
