@@ -61,9 +61,7 @@ class DataSettings(Section):
     tokenized: bool = Field(
         False, description="the texts are tokenized, with spaces between words; skip the tokenizer"
     )
-    max_words: PositiveInt = Field(
-        DEFAULT_MAX_WORDS, description="truncate longer texts to this many words"
-    )
+    max_words: PositiveInt = Field(DEFAULT_MAX_WORDS, description="words to keep of longer texts")
 
 
 class MixSettings(Section):
