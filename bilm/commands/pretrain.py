@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from bilm.distributed.port import check_port
 from bilm.distributed.process import configure_process, rank_numbers
 from bilm.errors import (
     STOPPED_EXIT_CODE,
@@ -29,7 +30,7 @@ from bilm.errors import (
     run_command,
 )
 from bilm.extras import TRAINING, require
-from bilm.training.config import load_config
+from bilm.training.config import Config, load_config
 from bilm.training.train import train
 
 
@@ -40,7 +41,10 @@ class Options:
     config: Path
     overrides: tuple[str, ...]
     fresh: bool
+    allow_changes: bool
     plan: bool
+    vocabulary_size: int | None
+    words: int | None
     words_per_second: float | None
     dry_run: bool
 
@@ -51,8 +55,7 @@ def main() -> int:
     rank = rank_numbers().rank
     try:
         config = load_config(options.config, options.overrides)
-        if not options.plan:
-            require("training", *TRAINING)
+        require("training", *TRAINING)  # also for a plan, which measures their memory
     except (ConfigError, MissingPackageError):
         if rank == 0:
             raise
@@ -61,36 +64,56 @@ def main() -> int:
     _set_up_logging(rank)
     if options.plan:
         if rank == 0:
-            from bilm.commands.plan import format_plan, make_plan
-
-            print(format_plan(make_plan(config, options.words_per_second)))
+            _print_plan(config, options)
         return 0
+    check_port()
     # torch and deepspeed are imported late, so that --help and configuration errors are fast
     if options.dry_run:
         configure_process()
         from bilm.training.setup import dry_run
 
         return dry_run(config)
-    return 0 if train(config, fresh=options.fresh).is_finished else STOPPED_EXIT_CODE
+    result = train(config, fresh=options.fresh, allow_changes=options.allow_changes)
+    return 0 if result.is_finished else STOPPED_EXIT_CODE
+
+
+def _print_plan(config: Config, options: Options) -> None:
+    configure_process()  # as in a run, since it affects the memory
+    os.environ["DS_ACCELERATOR"] = "cpu"  # for which the memory is planned
+    from bilm.commands.plan import TextSize, format_plan, make_plan
+
+    text = None
+    if options.vocabulary_size is not None and options.words is not None:
+        text = TextSize.assumed(options.vocabulary_size, options.words)
+    elif options.vocabulary_size is not None or options.words is not None:
+        raise ConfigError("--vocabulary-size and --words must be passed together")
+    print(format_plan(make_plan(config, text, options.words_per_second)))
 
 
 def _parse() -> Options:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        required=True,
-        help="configuration file, or the name of a shipped one, such as big",
-    )
+    parser.add_argument("--config", type=Path, required=True, help="file, or shipped name (big)")
     parser.add_argument(
         "--fresh", action="store_true", help="fail if output_dir already contains a run"
+    )
+    parser.add_argument(
+        "--allow-changes",
+        action="store_true",
+        help="resume although settings that affect the result have changed, such as the learning "
+        "rate",
     )
     parser.add_argument(
         "--plan",
         action="store_true",
         help="print parameters, memory, traffic, steps, disk space and hours, and exit",
+    )
+    parser.add_argument(
+        "--vocabulary-size", type=int, help="plan for this vocabulary, before the corpus exists"
+    )
+    parser.add_argument(
+        "--words", type=int, help="plan for this many training words, before the corpus exists"
     )
     parser.add_argument(
         "--words-per-second",
@@ -107,7 +130,10 @@ def _parse() -> Options:
         config=arguments.config,
         overrides=tuple(arguments.override),
         fresh=arguments.fresh,
+        allow_changes=arguments.allow_changes,
         plan=arguments.plan,
+        vocabulary_size=arguments.vocabulary_size,
+        words=arguments.words,
         words_per_second=arguments.words_per_second,
         dry_run=arguments.dry_run,
     )

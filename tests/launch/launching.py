@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ import psutil
 import torch
 from safetensors.torch import load_file
 
+from bilm.training.checkpoints import MANIFEST_FILE
 from tests.conftest import ROOT
 
 TIMEOUT_SECONDS = 180
@@ -205,6 +207,20 @@ def assert_same_run(first: Path, second: Path, step: int, tolerance: float = 0.0
     for name in one:
         difference = (one[name] - other[name]).abs().max().item()
         assert difference <= tolerance, f"{name} differs by {difference}"
+
+
+def sign(checkpoint: Path) -> None:
+    """Write a manifest of a checkpoint that matches its files."""
+    files = {
+        file.name: {
+            "bytes": file.stat().st_size,
+            "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        }
+        for file in sorted(checkpoint.iterdir())
+        if file.name != MANIFEST_FILE
+    }
+    text = json.dumps({"files": files}, indent=1) + "\n"
+    (checkpoint / MANIFEST_FILE).write_text(text, encoding="utf-8")
 
 
 def free_port() -> int:

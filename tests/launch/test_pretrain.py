@@ -6,8 +6,12 @@ All runs have dropout.
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -69,6 +73,36 @@ def test_run_learns_and_writes_all_files(corpus: Path, sampled: Path) -> None:
     assert any((sampled / "tensorboard").iterdir())
     (vectors,) = Embedder.from_pretrained(sampled / "best").embed(["the bank floods"])
     assert vectors.shape == (3, 3, 32)
+
+
+def test_terminal_shows_every_step_and_next_commands(corpus: Path, tmp_path: Path) -> None:
+    """The bar advances between the lines of metrics.jsonl, of which there is one."""
+    output = tmp_path / "run"
+    command = command_for(corpus, output, "train.log.every_steps=100", ranks=None)
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 120))
+    environ = environment() | {"TQDM_MININTERVAL": "0"}  # draw every step
+    with subprocess.Popen(command, stderr=theirs, env=environ, cwd=ROOT) as process:
+        os.close(theirs)
+        shown = b""
+        while part := _read_terminal(ours):
+            shown += part
+        assert process.wait(timeout=60) == 0
+    os.close(ours)
+    text = shown.decode()
+    steps = set(re.findall(rf"(\d+)/{STEPS} \[", text))
+    assert steps >= {str(step) for step in range(STEPS + 1)}, text
+    assert f"is in {output / 'best'}." in text
+    assert f"bilm.commands.evaluate --model {output / 'best'} --corpus {corpus}" in text
+    for module in ("bilm.commands.export", "bilm.commands.embed", "downstream.classify"):
+        assert f"python -m {module} " in text
+
+
+def _read_terminal(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # Linux raises an error when the other side is closed
+        return b""
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

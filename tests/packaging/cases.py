@@ -25,7 +25,6 @@ HEADS = "--model run --train train.csv --test test.csv --tokenized --epochs 1 --
 WITHOUT_EXTRAS = (
     "config big",
     "config tiny.json train.seed=3",
-    "plan --config tiny.json",
     "evaluate --model run --corpus corpus --rows 1",
     "export run --model exported --published published",
     "convert from-published options.json weights.hdf5 converted",
@@ -42,6 +41,7 @@ WITHOUT_EXTRAS = (
 # By extra. The commands succeed if the extra is installed.
 WITH_EXTRA = {
     "train": (
+        "plan --config tiny.json",
         "pretrain --config tiny.json --dry-run",
         "pretrain --config tiny.json train.max_steps=2",
     ),
