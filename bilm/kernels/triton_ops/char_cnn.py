@@ -122,12 +122,15 @@ def lookup_backward(
     k = tl.program_id(2)
     ok = column < count
     total = tl.zeros([TILE, TILE], grad_table.dtype.element_ty)
-    for number in range(words):
-        place = number.to(tl.int64) * stride + column
-        g = tl.load(grad + place, ok, other=0.0).to(grad_table.dtype.element_ty)
-        start = tl.load(winner + place, ok, other=0).to(tl.int32)
-        own = tl.load(ids + number * max_characters + start + k, ok, other=0).to(tl.int32)
+    grads, winners, word = grad + column, winner + column, ids + k
+    for _ in range(words):
+        g = tl.load(grads, ok, other=0.0).to(grad_table.dtype.element_ty)
+        start = tl.load(winners, ok, other=0).to(tl.int32)
+        own = tl.load(word + start, ok, other=0).to(tl.int32)
         total += tl.where(own[None, :] == character[:, None], g[None, :], 0.0)
+        grads += stride
+        winners += stride
+        word += max_characters
     row = k * num_ids + character[:, None]
     is_inside = (character[:, None] < num_ids) & ok[None, :]
     tl.store(grad_table + row * count + column[None, :], total, is_inside)

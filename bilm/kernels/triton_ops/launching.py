@@ -10,9 +10,12 @@ BLOCK = 1024  # elements per program of a pointwise kernel: 8 for each of 128 th
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **constants: Any) -> None:
-    """Run one program of `kernel` for each place of `grid`; an empty grid is not launched."""
+    """Run one program of `kernel` for each place of `grid`; an empty grid is not launched.
+
+    Products and sums are fused explicitly, because the default depends on the version of Triton.
+    """
     if all(grid):
-        kernel[grid](*arguments, **constants)
+        kernel[grid](*arguments, enable_fp_fusion=True, **constants)
 
 
 def blocks(size: int, block: int = BLOCK) -> int:

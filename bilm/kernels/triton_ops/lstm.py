@@ -108,7 +108,7 @@ class _LstmLayer(torch.autograd.Function):
         cell, hidden = state
         directions, time, rows, input_dim = inputs.shape
         gates = torch.bmm(inputs.flatten(1, 2), weight[:, :input_dim])
-        gates = gates.view(directions, time, rows, -1)
+        gates = gates.view(directions, time, rows, weight.shape[2])
         cells = cell.new_empty(directions, time + 1, *cell.shape[1:])
         outputs = gates.new_empty(directions, time + 1, *hidden.shape[1:])
         cells[:, 0], outputs[:, 0] = cell, hidden
@@ -130,9 +130,10 @@ class _LstmLayer(torch.autograd.Function):
         inputs, weight, bias, projection, lengths, gates, cells, hiddens, outputs = ctx.saved_tensors
         time, input_dim = inputs.shape[1], inputs.shape[3]
         grads = _initial_gradients(outputs, results[0], results[2])
-        grad_cell = torch.zeros_like(cells[:, 0], memory_format=torch.contiguous_format)
-        if results[1] is not None:
-            grad_cell.copy_(results[1])
+        last_cell = results[1]
+        if last_cell is None:
+            last_cell = torch.zeros_like(cells[:, time])
+        grad_cell = last_cell.clone(memory_format=torch.contiguous_format)
         steps = Steps(bias, weight[:, input_dim:], projection, ctx.clips, lengths, saves=True)
         inner = grad_cell.new_empty(grad_cell.shape, dtype=gates.dtype)
         for t in range(time - 1, -1, -1):
@@ -178,7 +179,7 @@ def _initial_gradients(outputs: Tensor, result: Tensor | None, last: Tensor | No
         grads[:, 0].zero_()
         grads[:, 1:] = result
     if last is not None:
-        grads[:, -1] += last
+        grads[:, -1].add_(last)
     return grads
 
 
@@ -201,7 +202,7 @@ def _infer(
     for start in range(0, time, chunk):
         part = inputs[:, start : start + chunk]
         gates = torch.bmm(part.flatten(1, 2), weight[:, :input_dim])
-        gates = gates.view(directions, part.shape[1], rows, -1)
+        gates = gates.view(directions, part.shape[1], rows, weight.shape[2])
         for t in range(start, start + part.shape[1]):
             pair = _pair(outputs, t)
             hidden = pair.after if projection is None else inner
