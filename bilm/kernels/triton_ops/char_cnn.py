@@ -182,11 +182,11 @@ class _LookupMaxima(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, winners, best = ctx.saved_tensors
-        grad = grads[0].contiguous()
+        grad = grads[0].float().contiguous()
         if ctx.activation == "relu":
             grad = torch.where(best > 0, grad, 0.0)
         elif ctx.activation == "tanh":
-            grad = grad * (1.0 - best * best)
+            grad = grad * (1.0 - best.float().square())
         counts = [shape[2] for shape in ctx.shapes]
         columns = zip(ctx.shapes, grad.split(counts, 1), winners.split(counts, 1), strict=True)
         grad_tables = []
@@ -208,4 +208,4 @@ class _LookupMaxima(torch.autograd.Function):
                 TILE=TILE,
             )
             grad_tables.append(grad_table)
-        return None, None, None, grad.sum(dim=0, dtype=torch.float32), *grad_tables
+        return None, None, None, grad.sum(dim=0), *grad_tables

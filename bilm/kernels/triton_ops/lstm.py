@@ -130,10 +130,8 @@ class _LstmLayer(torch.autograd.Function):
         inputs, weight, bias, projection, lengths, gates, cells, hiddens, outputs = ctx.saved_tensors
         time, input_dim = inputs.shape[1], inputs.shape[3]
         grads = _initial_gradients(outputs, results[0], results[2])
-        last_cell = results[1]
-        if last_cell is None:
-            last_cell = torch.zeros_like(cells[:, time])
-        grad_cell = last_cell.clone(memory_format=torch.contiguous_format)
+        grad_cell = cells.new_empty(cells[:, 0].shape)
+        grad_cell = grad_cell.zero_() if results[1] is None else grad_cell.copy_(results[1])
         steps = Steps(bias, weight[:, input_dim:], projection, ctx.clips, lengths, saves=True)
         inner = grad_cell.new_empty(grad_cell.shape, dtype=gates.dtype)
         for t in range(time - 1, -1, -1):

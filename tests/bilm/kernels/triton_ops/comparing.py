@@ -9,7 +9,7 @@ from torch import Tensor
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # The greatest difference, relative to the greatest absolute value of the reference if that is above
 # 1. Triton's interpreter truncates values to bfloat16: an error of 2 ** -8, which adds up over steps.
-TOLERANCES = {torch.float32: 1e-6, torch.bfloat16: 3e-2}
+TOLERANCES = {torch.float32: 1e-6, torch.bfloat16: 4e-2}
 DTYPES = list(TOLERANCES)
 
 

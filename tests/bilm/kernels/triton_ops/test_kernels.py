@@ -1,0 +1,75 @@
+"""Run the cases of this directory in Triton's interpreter, and compile all kernels.
+
+Both need a process of their own: Triton reads TRITON_INTERPRET when it is imported. On a machine
+with a GPU the cases run the compiled kernels instead.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.conftest import ROOT
+
+CASES = sorted(Path(__file__).parent.glob("cases_*.py"))
+TIMEOUT_SECONDS = 540
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("triton") is None, reason="Triton is not installed"
+    ),
+]
+
+
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRITON_", "PYTEST_"))}
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        env={**inherited, "PYTHONPATH": str(ROOT), **variables},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+
+
+def test_cases_match_float64() -> None:
+    variables = {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
+    names = [str(path) for path in CASES]
+    completed = run("pytest", "-n", "0", "-p", "no:cacheprovider", *names, **variables)
+    assert completed.returncode == 0, completed.stdout[-6000:] + completed.stderr[-2000:]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the tools for cubins are for x86_64")
+def test_kernels_compile_without_spills(tmp_path: Path) -> None:
+    name = "tests.bilm.kernels.triton_ops.compile_all"
+    completed = run(name, TRITON_CACHE_DIR=str(tmp_path))
+    assert completed.returncode == 0, completed.stderr[-4000:]
+    usage = json.loads(completed.stdout)
+    kernels = {key.split()[0] for key in usage}
+    sources = (ROOT / "bilm" / "kernels" / "triton_ops").glob("*.py")
+    declared = {
+        line.split("def ")[1].split("(")[0]
+        for path in sources
+        for before, line in zip(*[path.read_text().splitlines()[i:] for i in (0, 1)], strict=False)
+        if before.startswith("@triton.jit")
+    }
+    inlined = {"sigmoid", "tanh", "clip", "_window", "_biased"}
+    assert kernels == declared - inlined
+    for key, resources in usage.items():
+        assert resources["LOCAL"] == resources["STACK"] == 0, key
+        assert 0 < resources["REG"] <= 128, f"{key}: {resources}"
+
+
+def test_bilm_does_not_import_triton() -> None:
+    code = "import sys, bilm.model.language_model; assert 'triton' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
