@@ -1,7 +1,7 @@
 """A second PyTorch device, `fakegpu`, for tests of device handling on machines without a GPU.
 
-It is registered for the rest of the process. Tests call `second_device()`, which returns the name of
-the device or skips the test, and count what a block does with `counting()`.
+It is registered for the rest of the process. Tests call `second_device()`, which returns the name
+of the device or skips the test, and count what a block does with `counting()`.
 
 A *synchronization* is a point at which the host waits for the work of a CUDA device. These are
 counted, by their cause:

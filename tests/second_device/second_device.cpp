@@ -220,7 +220,7 @@ void for_each_tensor(const c10::OperatorHandle& op, torch::jit::Stack* stack, Fu
 
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& name = op.schema().operator_name().name;
-  const bool is_index = name == "aten::index" || name.find("index_put") != std::string::npos;
+  const bool is_put = name.find("index_put") != std::string::npos;
   bool uses_device = false, uses_host = false, has_mask = false;
   for_each_tensor(op, stack, [&](const at::Tensor& tensor) {
     if (!tensor.defined()) return;
@@ -228,12 +228,12 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     uses_host |= !is_ours(tensor) && tensor.dim() > 0;
     has_mask |= tensor.scalar_type() == at::kBool;
   });
-  TORCH_CHECK(!uses_device || !uses_host || is_index,
+  TORCH_CHECK(!uses_device || !uses_host || is_put || name == "aten::index",
               "Expected all tensors to be on the same device, but found at least two devices, ",
               kDevice, " and cpu! (", name, ")");
   count(operator_counts, name);
-  // An index by a mask of booleans starts with nonzero.
-  if (kWaiting.count(name) || (is_index && has_mask)) count(synchronization_counts, name);
+  // With a mask of booleans, CUDA calls nonzero. PyTorch calls it for aten::index on any device.
+  if (kWaiting.count(name) || (is_put && has_mask)) count(synchronization_counts, name);
   Uncounted uncounted;
   at::native::cpu_fallback(op, stack, /*error_on_views=*/false);
 }

@@ -1,1 +1,1 @@
-"""The operations of `bilm.kernels` in Triton, for GPUs; a module here is imported only when used."""
+"""The operations of `bilm.kernels` in Triton, for GPUs. Only `availability` imports no Triton."""

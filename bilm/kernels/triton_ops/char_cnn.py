@@ -176,7 +176,11 @@ class _LookupMaxima(torch.autograd.Function):
                 BLOCK=FILTERS,
             )
         ctx.save_for_backward(ids, winners, best if activation != "none" else None)
-        ctx.activation, ctx.shapes, ctx.dtype = activation, [t.shape for t in tables], tables[0].dtype
+        ctx.activation, ctx.shapes, ctx.dtype = (
+            activation,
+            [t.shape for t in tables],
+            tables[0].dtype,
+        )
         return best
 
     @staticmethod

@@ -33,9 +33,7 @@ def highway(x: Tensor, weights: HighwayWeights) -> Tensor:
 
 
 @triton.jit
-def highway_forward(
-    gate, transform, gate_bias, transform_bias, x, y, n, dim, BLOCK: tl.constexpr
-):
+def highway_forward(gate, transform, gate_bias, transform_bias, x, y, n, dim, BLOCK: tl.constexpr):
     """Mix `x` and the transformed input; `gate` and `transform` receive their activations."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     ok = at < n

@@ -118,7 +118,9 @@ class _LstmLayer(torch.autograd.Function):
         steps = Steps(bias, weight[:, input_dim:], projection, clips, lengths, saves=True)
         for t in range(time):
             steps.forward(t, gates[:, t], _pair(cells, t), hiddens[:, t], _pair(outputs, t))
-        ctx.save_for_backward(inputs, weight, bias, projection, lengths, gates, cells, hiddens, outputs)
+        ctx.save_for_backward(
+            inputs, weight, bias, projection, lengths, gates, cells, hiddens, outputs
+        )
         ctx.clips = clips
         ctx.set_materialize_grads(False)
         # The caller may modify the results (`out += x`), but not the tensors saved for backward.
@@ -127,7 +129,9 @@ class _LstmLayer(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *results: Tensor | None) -> tuple[Tensor | None, ...]:
         allow_one_backward(ctx, "LSTM")
-        inputs, weight, bias, projection, lengths, gates, cells, hiddens, outputs = ctx.saved_tensors
+        inputs, weight, bias, projection, lengths, gates, cells, hiddens, outputs = (
+            ctx.saved_tensors
+        )
         time, input_dim = inputs.shape[1], inputs.shape[3]
         grads = _initial_gradients(outputs, results[0], results[2])
         grad_cell = cells.new_empty(cells[:, 0].shape)

@@ -11,6 +11,20 @@ import triton.language as tl
 from bilm.kernels.triton_ops.activations import clip, sigmoid, tanh
 
 
+@triton.jit
+def _gate(gate, bias, ok):
+    """Return a gate before its activation, with its bias."""
+    return tl.load(gate, ok).to(tl.float32) + tl.load(bias, ok)
+
+
+@triton.jit
+def _store_gates(gates, dim, i, j, f, o, ok):
+    tl.store(gates, i, ok)
+    tl.store(gates + dim, j, ok)
+    tl.store(gates + 2 * dim, f, ok)
+    tl.store(gates + 3 * dim, o, ok)
+
+
 @triton.jit(do_not_specialize=["t"])
 def cell_forward(
     gates,
@@ -43,17 +57,13 @@ def cell_forward(
     g = gates + direction * gates_stride + row * 4 * dim + unit
     b = bias + direction * 4 * dim + unit
     c = tl.load(cell + direction * cell_stride + at, ok)
-    i = sigmoid(tl.load(g, ok).to(tl.float32) + tl.load(b, ok))
-    j = tanh(tl.load(g + dim, ok).to(tl.float32) + tl.load(b + dim, ok))
-    f = sigmoid(tl.load(g + 2 * dim, ok).to(tl.float32) + tl.load(b + 2 * dim, ok) + forget_bias)
-    o = sigmoid(tl.load(g + 3 * dim, ok).to(tl.float32) + tl.load(b + 3 * dim, ok))
+    i, j = sigmoid(_gate(g, b, ok)), tanh(_gate(g + dim, b + dim, ok))
+    f = sigmoid(_gate(g + 2 * dim, b + 2 * dim, ok) + forget_bias)
+    o = sigmoid(_gate(g + 3 * dim, b + 3 * dim, ok))
     v = clip(f * c + i * j, bound)
     h = o * tanh(v)
     if SAVES:
-        tl.store(g, i, ok)
-        tl.store(g + dim, j, ok)
-        tl.store(g + 2 * dim, f, ok)
-        tl.store(g + 3 * dim, o, ok)
+        _store_gates(g, dim, i, j, f, o, ok)
     if lengths is not None:
         is_running = t < tl.load(lengths + row, ok, other=0)
         v = tl.where(is_running, v, c)
@@ -94,18 +104,15 @@ def cell_backward(
     ok = at < n
     row = at // dim
     g = gates + direction * gates_stride + row * 4 * dim + at % dim
-    i = tl.load(g, ok).to(tl.float32)
-    j = tl.load(g + dim, ok).to(tl.float32)
-    f = tl.load(g + 2 * dim, ok).to(tl.float32)
-    o = tl.load(g + 3 * dim, ok).to(tl.float32)
+    i, j = tl.load(g, ok).to(tl.float32), tl.load(g + dim, ok).to(tl.float32)
+    f, o = tl.load(g + 2 * dim, ok).to(tl.float32), tl.load(g + 3 * dim, ok).to(tl.float32)
     v = tl.load(next_cell + direction * cell_stride + at, ok)
     gh = tl.load(grad_hidden + direction * grad_stride + at, ok).to(tl.float32)
     old = tl.load(grad_cell + direction * n + at, ok)
     tanh_v = tanh(v)
     gc = old + gh * o * (1 - tanh_v * tanh_v)
     gc = tl.where((v >= bound) | (v <= -bound), 0.0, gc)
-    gi = gc * j * i * (1 - i)
-    gj = gc * i * (1 - j * j)
+    gi, gj = gc * j * i * (1 - i), gc * i * (1 - j * j)
     gf = gc * tl.load(cell + direction * cell_stride + at, ok) * f * (1 - f)
     go = gh * tanh_v * o * (1 - o)
     gc = gc * f
@@ -117,10 +124,7 @@ def cell_backward(
         gi, gj = tl.where(is_running, gi, 0.0), tl.where(is_running, gj, 0.0)
         gf, go = tl.where(is_running, gf, 0.0), tl.where(is_running, go, 0.0)
         gc = tl.where(is_running, gc, old)
-    tl.store(g, gi, ok)
-    tl.store(g + dim, gj, ok)
-    tl.store(g + 2 * dim, gf, ok)
-    tl.store(g + 3 * dim, go, ok)
+    _store_gates(g, dim, gi, gj, gf, go, ok)
     tl.store(grad_cell + direction * n + at, gc, ok)
 
 

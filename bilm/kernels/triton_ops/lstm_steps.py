@@ -115,7 +115,13 @@ class Steps:
         )
 
     def backward(
-        self, t: int, gates: Tensor, cells: Pair, grads: Pair, grad_hidden: Tensor, grad_cell: Tensor
+        self,
+        t: int,
+        gates: Tensor,
+        cells: Pair,
+        grads: Pair,
+        grad_hidden: Tensor,
+        grad_cell: Tensor,
     ) -> None:
         """Turn the activations of one time step into gradients, in place."""
         directions, rows, dim = grad_hidden.shape

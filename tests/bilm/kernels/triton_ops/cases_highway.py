@@ -33,8 +33,9 @@ def test_matches_float64(words: int, dim: int, dtype: torch.dtype) -> None:
     values = arguments(words, dim, dtype)
     x, *weights = (leaf(value) for value in values)
     plain_x, *plain_weights = (leaf(value, torch.float64) for value in values)
-    y, expected = highway(x, HighwayWeights(*weights)), plain_highway(
-        plain_x, HighwayWeights(*plain_weights)
+    y, expected = (
+        highway(x, HighwayWeights(*weights)),
+        plain_highway(plain_x, HighwayWeights(*plain_weights)),
     )
     assert y.dtype == dtype
     grad = random_tensor(words, dim, dtype=dtype)

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bilm.kernels.lstm import plain_lstm
 from bilm.kernels.lstm_types import Clips, LayerState, LstmResult, LstmWeights
-from bilm.kernels.triton_ops import lstm_steps
 from bilm.kernels.triton_ops import lstm as triton_lstm
+from bilm.kernels.triton_ops import lstm_steps
 from tests.bilm.kernels.triton_ops.comparing import (
     DEVICE,
     DTYPES,

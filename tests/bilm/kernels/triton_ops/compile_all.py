@@ -1,8 +1,8 @@
 """Compile every kernel ahead of time, without a GPU, and print its use of registers as JSON.
 
-`python -m tests.bilm.kernels.triton_ops.compile_all` calls all operations on small CPU tensors. Each
-launch is replaced by a compilation for compute capabilities 8.0 and 9.0, with the types and the
-alignment of the arguments of that call.
+`python -m tests.bilm.kernels.triton_ops.compile_all` calls all operations on small CPU tensors.
+Each launch is replaced by a compilation for compute capabilities 8.0 and 9.0, with the types and
+the alignment of the arguments of that call.
 """
 
 from __future__ import annotations
