@@ -1,7 +1,9 @@
 """A second PyTorch device, `fakegpu`, for tests of device handling on machines without a GPU.
 
-It is registered for the rest of the process. Tests call `second_device()`, which returns the name
-of the device or skips the test, and count what a block does with `counting()`.
+Tests call `second_device()`, which returns the name of the device or skips the test, and count what
+a block does with `counting()`. The device is registered for the rest of the process, and PyTorch
+requires that no backward pass has run before. Put such tests into a file named `cases_*.py`, and
+run it with `tests.own_process.run_cases`.
 
 A *synchronization* is a point at which the host waits for the work of a CUDA device. These are
 counted, by their cause:
@@ -83,6 +85,13 @@ def _extension() -> Any:
     torch._register_device_module(NAME, _device_module())
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     _replace_storage_copies()
+    try:
+        torch.ones(1, device=NAME, requires_grad=True).sum().backward()
+    except RuntimeError as error:
+        raise RuntimeError(
+            "a backward pass ran before the second device was registered; run its tests in a "
+            "process of their own"
+        ) from error
     return extension
 
 

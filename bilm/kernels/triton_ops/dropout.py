@@ -75,6 +75,7 @@ class _Dropout(torch.autograd.Function):
             mask.site,
             mask.threshold,
             mask.scale,
+            IS_FULL=dim % 4 == 0,
             QUADS=QUADS,
         )
         return y
@@ -97,9 +98,13 @@ def dropout(
     site,
     threshold,
     scale,
+    IS_FULL: tl.constexpr,
     QUADS: tl.constexpr,
 ):
-    """Drop elements of QUADS groups of four units; `count` is the number of all groups."""
+    """Drop elements of QUADS groups of four units; `count` is the number of all groups.
+
+    With IS_FULL, `dim` is a multiple of 4.
+    """
     start = tl.program_id(0).to(tl.int64) * QUADS
     per_row = (dim + 3) // 4
     number = start + tl.arange(0, QUADS)
@@ -114,9 +119,13 @@ def dropout(
     )
     words = tl.interleave(tl.interleave(a, c), tl.interleave(b, d))
     element = tl.arange(0, 4 * QUADS)
-    group = start + element // 4
-    unit = (group % per_row) * 4 + element % 4
-    at = (group // per_row) * dim + unit
-    ok = (group < count) & (unit < dim)
+    if IS_FULL:
+        at = start * 4 + element
+        ok = at < count * 4
+    else:
+        group = start + element // 4
+        unit = (group % per_row) * 4 + element % 4
+        at = (group // per_row) * dim + unit
+        ok = (group < count) & (unit < dim)
     kept = tl.load(x + at, ok).to(tl.float32) * scale
     tl.store(y + at, tl.where(words >= threshold.to(tl.uint32), kept, 0.0), ok)

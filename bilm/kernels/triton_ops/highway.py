@@ -26,9 +26,9 @@ def highway(x: Tensor, weights: HighwayWeights) -> Tensor:
         _Highway,
         x.contiguous(),
         weights.gate_weight.to(dtype),
-        weights.gate_bias.float(),
+        weights.gate_bias.float().contiguous(),
         weights.transform_weight.to(dtype),
-        weights.transform_bias.float(),
+        weights.transform_bias.float().contiguous(),
     )
 
 

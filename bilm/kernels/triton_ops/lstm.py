@@ -77,7 +77,7 @@ def lstm_layer(
     if projection is not None:
         projection = projection.to(dtype)
     cell, hidden = state.cell.float(), state.hidden.to(dtype)
-    tensors = (inputs.to(dtype), weight.to(dtype), bias.float(), projection)
+    tensors = (inputs.to(dtype), weight.to(dtype), bias.float().contiguous(), projection)
     if not torch.is_grad_enabled() or not any(
         tensor is not None and tensor.requires_grad for tensor in (*tensors, cell, hidden)
     ):

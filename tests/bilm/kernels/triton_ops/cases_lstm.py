@@ -9,12 +9,10 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from bilm.kernels.lstm import plain_lstm
 from bilm.kernels.lstm_types import Clips, LayerState, LstmResult, LstmWeights
 from bilm.kernels.triton_ops import lstm as triton_lstm
-from bilm.kernels.triton_ops import lstm_steps
 from tests.bilm.kernels.triton_ops.comparing import (
     DEVICE,
     DTYPES,
@@ -202,46 +200,16 @@ def test_rejects_second_backward() -> None:
         outputs.sum().backward()
 
 
-class Launches(TorchDispatchMode):
-    """Counts the calls of operators that launch a kernel on a GPU."""
-
-    FREE = ("view", "empty", "slice", "select", "transpose", "detach", "expand", "alias", "unbind")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        name = func.overloadpacket.__name__
-        if not name.lstrip("_").removeprefix("new_").startswith(self.FREE):
-            self.names.append(name)
-        return func(*args, **(kwargs or {}))
-
-
-@pytest.mark.parametrize(("sizes", "per_step"), [(PROJECTED, 4), (PLAIN, 2)], ids=["p", "no p"])
-def test_launches_per_time_step(
-    sizes: Sizes, per_step: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = arguments(sizes, torch.float32)
-    # In training, the carried state has no gradient.
-    tensors = {n: v if n in ("cell", "hidden") else leaf(v) for n, v in values.items()}
-    lengths = torch.tensor([4, 3, 1, 1, 0], device=DEVICE)
-    launches = Launches()
-    # Triton's interpreter calls operators of its own, so kernels are counted but not run.
-    monkeypatch.setattr(
-        lstm_steps, "launch", lambda kernel, *_, **__: launches.names.append(kernel.__name__)
-    )
-    with launches:
-        outputs, _ = call(triton_lstm.lstm_layer, tensors, CLIPS, lengths)
-    forward = list(launches.names)
-    launches.names.clear()
-    with launches:
-        outputs.backward(torch.ones_like(outputs))
-    backward = launches.names[1:]  # without the ones
-    print(f"launches of {TIME} steps: {len(forward)} forward, {len(backward)} backward")
-    # forward: the input product, two copies of the state, three of the results
-    assert len(forward) == per_step * TIME + 6, forward
-    # backward: a copy of the gradients, two zeros, and one product or sum per gradient of a weight
-    # (two for the joint matrix) and of the inputs
-    assert len(backward) == per_step * TIME + (8 if "projection" in tensors else 7), backward
-    assert not any("local_scalar" in name for name in (*forward, *backward))
+def test_autocast_lowers_the_products_only() -> None:
+    values = arguments(PROJECTED, torch.float32)
+    tensors = {name: leaf(value) for name, value in values.items()}
+    reference = {name: value.double() for name, value in values.items()}
+    expected = call(plain_layer, reference, CLIPS, None)
+    with torch.autocast(DEVICE, torch.bfloat16):
+        outputs, state = call(triton_lstm.lstm_layer, tensors, CLIPS, None)
+        assert outputs.dtype == torch.bfloat16
+        assert state.cell.dtype == state.hidden.dtype == torch.float32
+    outputs.float().sum().backward()
+    assert all(gradient(tensor).dtype == torch.float32 for tensor in tensors.values())
+    assert_near(outputs, expected.outputs, torch.bfloat16, "lstm autocast outputs")
+    assert_near(state.cell, expected.state.cell, torch.bfloat16, "lstm autocast cell")

@@ -1,7 +1,7 @@
 """Run the cases of this directory in Triton's interpreter, and compile all kernels.
 
-Both need a process of their own: Triton reads TRITON_INTERPRET when it is imported. On a machine
-with a GPU the cases run the compiled kernels instead.
+All of this needs processes of their own: Triton reads TRITON_INTERPRET when it is imported, and the
+second device must be registered early. On a machine with a GPU the cases run the compiled kernels.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -19,11 +18,12 @@ import pytest
 import torch
 
 from tests.conftest import ROOT
+from tests.own_process import run_cases, run_module
 from tests.source_files import sources, tree_of
 
 SOURCES = sources("bilm/kernels/triton_ops")
-CASES = sorted(Path(__file__).parent.glob("cases_*.py"))
-TIMEOUT_SECONDS = 540
+LAUNCHES = Path(__file__).with_name("cases_launches.py")
+CASES = sorted({*Path(__file__).parent.glob("cases_*.py")} - {LAUNCHES})
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,29 +42,19 @@ def launched_kernels(path: Path) -> set[str]:
     }
 
 
-def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRITON_", "PYTEST_"))}
-    return subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=ROOT,
-        env={**inherited, "PYTHONPATH": str(ROOT), **variables},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-    )
-
-
 def test_cases_match_float64() -> None:
     variables = {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
-    names = [str(path) for path in CASES]
-    completed = run("pytest", "-n", "0", "-p", "no:cacheprovider", *names, **variables)
-    assert completed.returncode == 0, completed.stdout[-6000:] + completed.stderr[-2000:]
+    run_cases(*CASES, **variables)
+
+
+def test_launches() -> None:
+    run_cases(LAUNCHES)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the tools for cubins are for x86_64")
 def test_kernels_compile_without_spills(tmp_path: Path) -> None:
     name = "tests.bilm.kernels.triton_ops.compile_all"
-    completed = run(name, TRITON_CACHE_DIR=str(tmp_path))
+    completed = run_module(name, TRITON_CACHE_DIR=str(tmp_path))
     assert completed.returncode == 0, completed.stderr[-4000:]
     usage = json.loads(completed.stdout)
     kernels = {key.split()[0] for key in usage}
