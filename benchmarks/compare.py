@@ -89,6 +89,8 @@ def figures_of(line: dict[str, Any]) -> list[tuple[str, float]]:
     rates = [(f"{label} {key}", 1.0 / float(line[key])) for key in RATES if key in line]
     if label.startswith("ms_") and "median" in line:
         times.append((f"{label} median", float(line["median"])))
+    if label.endswith("words/s") and "median" in line:
+        rates.append((f"{label} median", 1.0 / float(line["median"])))
     return times + rates
 
 

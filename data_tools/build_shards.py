@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         required=True,
         type=Path,
         metavar="FILE",
-        help="one word per line: <S> </S> <UNK>, then words by decreasing count",
+        help="one word per line: <S> </S> <UNK> in any order, then words by decreasing count",
     )
     parser.add_argument(
         "--allow-unsorted-vocab",

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from bilm.errors import CorpusError, run_command
 from bilm.files.writing import atomic_file, reject_existing
+from bilm.text.characters import UNKNOWN_WORD
 from bilm.text.tokenizers import SENTENCEPIECE_FILE
-from bilm.text.vocabulary import UNKNOWN_ID, Vocabulary
+from bilm.text.vocabulary import Vocabulary
 from data_tools import flags
 from data_tools.reading.options import (
     OutputOptions,
@@ -73,7 +74,7 @@ def build_vocab(
     except OSError as e:
         raise CorpusError(f"cannot write {output.path}: {e.strerror}") from None
     words = int(order.counts.sum())
-    unknown = int(order.counts[size:].sum()) + int(order.counts[UNKNOWN_ID])
+    unknown = int(order.counts[size:].sum()) + int(order.counts[order.types.index(UNKNOWN_WORD)])
     seconds = time.monotonic() - start
     print(
         f"{output.path}: {size:,} of {len(order.types):,} types, {words:,} training words, "

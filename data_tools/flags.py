@@ -33,29 +33,10 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="PATTERN",
-        help="file or quoted pattern; may be repeated; .txt, .jsonl, .csv or .tsv, each also with "
-        ".gz, .bz2, .xz or .zst",
+        help="file or quoted pattern; may be repeated; .txt, .csv, .tsv, .jsonl or .json, each "
+        "also with .gz, .bz2, .xz or .zst, or .parquet",
     )
-    add(
-        "--lines",
-        choices=("sentences", "documents"),
-        default="sentences",
-        help="content of a line, field or cell; documents are split into sentences (default: "
-        "%(default)s)",
-    )
-    add("--format", choices=FORMATS, help="format of all inputs (default: by file extension)")
-    add(
-        "--field",
-        default=DEFAULT_FIELD,
-        help="field of .jsonl files, column of .csv and .tsv files: a name in the header, or a "
-        "number from 1 for files without a header (default: %(default)s)",
-    )
-    add(
-        "--errors",
-        choices=("strict", "replace"),
-        default="strict",
-        help="reject bytes that are not UTF-8, or replace them with U+FFFD (default: %(default)s)",
-    )
+    _add_format_flags(parser)
     add(
         "--heldout",
         default="0.01",
@@ -74,6 +55,37 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         help="seed of the held-out split, the sentencepiece sample and the shuffle (default: 0)",
+    )
+
+
+def _add_format_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for the format of the input."""
+    add = parser.add_argument
+    add(
+        "--lines",
+        choices=("sentences", "documents"),
+        default="sentences",
+        help="content of a line, field or cell; documents are split into sentences (default: "
+        "%(default)s)",
+    )
+    add("--format", choices=FORMATS, help="format of all inputs (default: by file extension)")
+    add(
+        "--field",
+        action="append",
+        help="column of .csv, .tsv and .parquet files, field of .jsonl and .json objects: a name, "
+        "or a number from 1 for .csv and .tsv files without a header; may be repeated, and then "
+        f"the first one that a file has is read (default: {DEFAULT_FIELD})",
+    )
+    add(
+        "--encoding",
+        help="encoding of the input, such as latin-1 (default: UTF-8, or UTF-16 with a byte order "
+        "mark)",
+    )
+    add(
+        "--errors",
+        choices=("strict", "replace"),
+        default="strict",
+        help="reject invalid bytes, or replace them with U+FFFD (default: %(default)s)",
     )
 
 
@@ -163,8 +175,9 @@ def text_options(args: argparse.Namespace) -> TextOptions:
     return TextOptions(
         inputs=tuple(inputs),
         lines=args.lines,
-        field=args.field,
+        fields=tuple(args.field or [DEFAULT_FIELD]),
         errors=args.errors,
+        encoding=args.encoding,
         heldout_share=share,
         seed=args.seed,
         num_workers=_num_cores() if args.workers is None else args.workers,

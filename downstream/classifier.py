@@ -66,7 +66,7 @@ class TextClassifier:
         directory = Path(directory)
         description = Description.read(directory)
         bilm_path = Path(model if model is not None else description.bilm.path)
-        if not bilm_path.is_dir():
+        if not bilm_path.exists():
             raise CheckpointError(
                 f"the biLM of {directory} is not at {bilm_path}; pass its path (--model)"
             )

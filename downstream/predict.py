@@ -55,7 +55,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--classifier", type=Path, required=True, help="output directory of downstream.classify")
-    add("--input", type=Path, required=True, help=".csv, .tsv, .jsonl or .txt, plain or .gz")
+    add("--input", type=Path, required=True, help=".csv, .tsv, .jsonl, .json, .txt or .parquet")
     add("--output", type=Path, required=True, help="file of predictions, .csv or .jsonl")
     add(
         "--text-columns",

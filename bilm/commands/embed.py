@@ -1,10 +1,15 @@
 """Embed a text: `python launch/embed.py --model MODEL --input TEXT --output OUT.hdf5`
 
-MODEL is a run (its best model is used), a model directory, or a directory with options.json and
-weights.hdf5; alternatively, pass these two files as --options and --weights. TEXT has one sentence
-per line and may be compressed (.gz, .bz2, .xz, .zst). The output has the published format: datasets
-"0", "1", ... by line number, each of shape (layers + 1, words, 2 x dim). An empty line has 0 words,
-or zeros if pooled.
+MODEL is a run (its best model is used), a model directory, a directory with options.json and
+weights.hdf5 (or model.hdf5), or a .zip file of such a directory; alternatively, pass the two files
+as --options and --weights.
+
+TEXT has one sentence per line, or per row or object of a .csv, .tsv, .jsonl, .json or .parquet file
+(--field selects the column). All but .parquet may be compressed (.gz, .bz2, .xz, .zst).
+
+The output has the published format: datasets "0", "1", ... by line number, each of shape
+(layers + 1, words, 2 x dim), and sentence_to_index, which maps sentences to datasets. The attribute
+tokens of a dataset is its words. An empty line has 0 words, or zeros if pooled.
 
 If the command is interrupted, run it again to resume. Finished parts are kept in OUT.hdf5.partial/
 until the end, and the model, the text and the options must be the same. The command needs twice the
@@ -24,7 +29,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
-from bilm.text.lines import LineReader
+from bilm.text.records import TextInput
+from bilm.text.tables import FORMATS, Format, format_of
 
 if TYPE_CHECKING:
     from bilm.embedding.dump import EmbeddingDump
@@ -43,6 +49,9 @@ class Arguments:
     weights: Path | None
     vocab: Path | None
     input: Path
+    format: Format | None
+    field: list[str] | None
+    encoding: str | None
     output: Path
     dtype: Precision
     layers: str
@@ -60,7 +69,7 @@ def main() -> int:
     arguments = _parse()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     share_cores()
-    _embed(arguments)
+    _embed(arguments, _text_input(arguments))
     return 0
 
 
@@ -73,7 +82,7 @@ def _parse() -> Arguments:
     add("--options", type=Path, help="a published options.json, instead of --model")
     add("--weights", type=Path, help="the weights.hdf5 that belongs to --options")
     add("--vocab", type=Path, help="the vocabulary of --weights, for a model with word ids")
-    add("--input", type=Path, required=True, help="the text, one sentence per line")
+    _add_input_flags(parser)
     add("--output", type=Path, required=True, help="the HDF5 file to write")
     add(
         "--dtype",
@@ -114,10 +123,46 @@ def _parse() -> Arguments:
     return Arguments(**vars(parser.parse_args()))
 
 
-def _embed(arguments: Arguments) -> None:
+def _add_input_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--input",
+        type=Path,
+        required=True,
+        help="the text, one sentence per line, row or object: .txt, .csv, .tsv, .jsonl or .json, "
+        "each also with .gz, .bz2, .xz or .zst, or .parquet; other names are read as lines",
+    )
+    add("--format", choices=FORMATS, help="format of the input (default: by file extension)")
+    add(
+        "--field",
+        action="append",
+        help="column or field of the text: a name, or a number from 1 for .csv and .tsv files "
+        "without a header; may be repeated, and then the first one that the file has is read "
+        "(default: text)",
+    )
+    add(
+        "--encoding",
+        help="encoding of the input, such as latin-1 (default: UTF-8, or UTF-16 with a byte order "
+        "mark)",
+    )
+
+
+def _text_input(arguments: Arguments) -> TextInput:
+    """Check the input file and its flags."""
+    path = arguments.input
+    if not path.is_file():
+        raise CorpusError(f"--input {path} does not exist")
+    if path.stat().st_size == 0:
+        raise CorpusError(f"--input {path} is empty")
+    kind = arguments.format or format_of(path, "text")
+    return TextInput.open(path, kind, arguments.field or ["text"], arguments.encoding)
+
+
+def _embed(arguments: Arguments, text: TextInput) -> None:
     # These imports load torch; they are here so that --help is fast.
     from bilm.embedding.dump import open_dump
     from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder
+    from bilm.embedding.vector_file import describe
     from bilm.pretrained.digests import model_digest
 
     limits = DEFAULT_LIMITS
@@ -126,7 +171,6 @@ def _embed(arguments: Arguments) -> None:
             raise ConfigError(f"--batch-words is {arguments.batch_words}; it must be at least 1")
         limits = replace(limits, batch_words=arguments.batch_words)
     output = _output(arguments)
-    digest = _digest(arguments.input)
     embedder = Embedder(_model(arguments), limits)
     try:
         output.check(embedder.num_layers)
@@ -134,7 +178,10 @@ def _embed(arguments: Arguments) -> None:
         raise ConfigError(f"--layers {arguments.layers}: {error}") from None
     run = {
         "model": model_digest(embedder.pretrained),
-        "input": digest,
+        "input": _digest(arguments.input),
+        "format": text.format,
+        "field": None if text.format == "text" else text.field,
+        "encoding": arguments.encoding,
         "layers": arguments.layers,
         "pool": arguments.pool,
         "dtype": arguments.dtype,
@@ -143,25 +190,31 @@ def _embed(arguments: Arguments) -> None:
     }
     with open_dump(arguments.output, run, arguments.overwrite) as dump:
         if dump is not None and not dump.is_joined:
-            _write(arguments, embedder, output, dump)
+            _write(arguments, text, embedder, output, dump)
         if dump is not None:
             dump.finish(arguments.compression)
-    print(f"wrote {arguments.output}")
+    print(f"wrote {arguments.output}: {describe(arguments.output)}")
 
 
-def _write(arguments: Arguments, embedder: Embedder, output: Output, dump: EmbeddingDump) -> None:
+def _write(
+    arguments: Arguments,
+    text: TextInput,
+    embedder: Embedder,
+    output: Output,
+    dump: EmbeddingDump,
+) -> None:
     """Embed the lines that are not in the dump yet and append them, one part at a time."""
     from tqdm import tqdm
 
     from bilm.embedding.sentence_batches import windows
+    from bilm.embedding.vector_file import Line
 
     if dump.num_lines:
         print(f"resuming at line {dump.num_lines}", file=sys.stderr)
-    reader = LineReader(arguments.input)
     tokenizer = embedder.pretrained.tokenizer
     assert tokenizer is not None  # `_model` has checked it
-    remaining = itertools.islice(reader.lines(), dump.num_lines, None)
-    sentences = (tokenizer.tokenize(line) for line in remaining)
+    remaining = itertools.islice(text.texts(), dump.num_lines, None)
+    lines = (Line(sentence, tokenizer.tokenize(sentence)) for sentence in remaining)
     is_shown = arguments.progress or sys.stderr.isatty()
     with tqdm(
         total=arguments.input.stat().st_size,
@@ -173,10 +226,11 @@ def _write(arguments: Arguments, embedder: Embedder, output: Output, dump: Embed
         num_words = 0
         # Each part is one window, so that a resumed run computes the same batches, and hence the
         # same numbers, as an uninterrupted one.
-        for part in windows(sentences, embedder.limits.window_words):
-            dump.append(embedder.embed(part, arguments.state, output=output))
-            num_words += sum(len(sentence) for sentence in part)
-            bar.update(reader.bytes_read - bar.n)
+        for part in windows(lines, embedder.limits.window_words):
+            words = [line.words for line in part]
+            dump.append(embedder.embed(words, arguments.state, output=output), part)
+            num_words += sum(map(len, part))
+            bar.update(text.reader.bytes_read - bar.n)
             seconds = max(bar.format_dict["elapsed"], 1e-9)
             bar.set_postfix_str(f"{num_words / seconds:,.0f} words/s", refresh=False)
     if dump.num_lines == 0:
@@ -229,10 +283,6 @@ def _model(arguments: Arguments) -> PretrainedBiLm:
 
 
 def _digest(path: Path) -> str:
-    if not path.is_file():
-        raise CorpusError(f"--input {path} does not exist")
-    if path.stat().st_size == 0:
-        raise CorpusError(f"--input {path} is empty")
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -3,7 +3,8 @@
 The lexicon consists of three files: `lexicon.bin` (the UTF-8 bytes of all words, concatenated),
 `lexicon.offsets.npy` (int64, the start of each word, and the end of the last) and
 `lexicon.counts.npy` (int64, the number of occurrences of each word in the training text). Ids 0, 1
-and 2 are `<S>`, `</S>` and `<UNK>`; the softmax vocabulary comes first, the rarer words after it.
+and 2 are `<S>`, `</S>` and `<UNK>`, in the order of the vocabulary file; the softmax vocabulary
+comes first, the rarer words after it.
 
 Cost: the files are memory-mapped. The character ids of the most frequent words (at most 2**18) are
 kept in a table that is built on first use, 100 bytes per word at 50 characters; the others are
@@ -22,6 +23,7 @@ import numpy.typing as npt
 from bilm.errors import CorpusError
 from bilm.files.mapping import Bytes, npy_array
 from bilm.text.characters import SPECIAL_WORDS, CharIds, spell
+from bilm.text.vocabulary import SpecialIds
 
 BYTES_FILE = "lexicon.bin"
 
@@ -30,8 +32,6 @@ OFFSETS_FILE = "lexicon.offsets.npy"
 COUNTS_FILE = "lexicon.counts.npy"
 
 LEXICON_FILES = (BYTES_FILE, OFFSETS_FILE, COUNTS_FILE)
-
-SPECIAL_BYTES = [word.encode() for word in SPECIAL_WORDS]
 
 _MAX_TABLE_TYPES = 1 << 18
 
@@ -53,7 +53,7 @@ class Lexicon:
         self.counts: npt.NDArray[np.int64] = npy_array(
             map_file(COUNTS_FILE), "<i8", num_types, directory / COUNTS_FILE
         )
-        self._check()
+        self.special_ids = self._check()
         self._tables: dict[int, CharIds] = {}
         self._lock = threading.Lock()
 
@@ -119,7 +119,7 @@ class Lexicon:
         lengths = self._offsets[np.add(ids, 1)] - starts
         return spell(self._bytes, starts, lengths, max_characters)
 
-    def _check(self) -> None:
+    def _check(self) -> SpecialIds:
         path = self._directory / OFFSETS_FILE
         offsets = self._offsets
         if (
@@ -131,8 +131,11 @@ class Lexicon:
                 f"{path} is damaged: its offsets must increase from 0 to {len(self._bytes):,}, the "
                 f"size of {BYTES_FILE}; copy the corpus again, or rebuild it"
             )
-        if not self.begins_with(SPECIAL_BYTES):
+        first = [self.word_bytes(i).decode("utf-8", "replace") for i in range(len(SPECIAL_WORDS))]
+        special_ids = SpecialIds.find(first)
+        if special_ids is None:
             raise CorpusError(
                 f"{self._directory / BYTES_FILE} is damaged: it must begin with "
-                f"{' '.join(SPECIAL_WORDS)}; copy the corpus again, or rebuild it"
+                f"{' '.join(SPECIAL_WORDS)}, in any order; copy the corpus again, or rebuild it"
             )
+        return special_ids

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from bilm.corpus.global_batch import GlobalBatch
 from bilm.corpus.reader import Corpus
 from bilm.files.mapping import Ids
-from bilm.text.vocabulary import BEGIN_SENTENCE_ID, END_SENTENCE_ID
 
 _MAX_DECODED_BYTES = 1 << 28
 
@@ -107,8 +106,9 @@ def predictions_of(corpus: Corpus, ids: Ids, lengths: Ids) -> Slots:
     slot = word + sentence  # where a word is the target; it is the input of the next slot
     mirror = (2 * ends - lengths - 1)[sentence] - word
     slots = Slots.empty(len(ids) + len(lengths))
-    forward = (ids, BEGIN_SENTENCE_ID, END_SENTENCE_ID)
-    backward = (ids[mirror], END_SENTENCE_ID, BEGIN_SENTENCE_ID)
+    begin_sentence, end_sentence, _ = corpus.lexicon.special_ids
+    forward = (ids, begin_sentence, end_sentence)
+    backward = (ids[mirror], end_sentence, begin_sentence)
     for direction, (words, begin, end) in enumerate((forward, backward)):
         inputs, targets = slots.inputs[direction], slots.targets[direction]
         inputs[first] = begin
@@ -164,7 +164,8 @@ class BlockStream:
 
     def sentence_starts(self, block: int) -> npt.NDArray[np.int64]:
         """Return the slot at which each sentence of a block starts: its forward input is `<S>`."""
-        return np.flatnonzero(self.slots(block).inputs[0] == BEGIN_SENTENCE_ID)
+        begin_sentence = self.corpus.lexicon.special_ids.begin_sentence
+        return np.flatnonzero(self.slots(block).inputs[0] == begin_sentence)
 
     def place(self, block: int, first_sentence: int, last_sentence: int) -> Place:
         """Return the place of some sentences of a block."""

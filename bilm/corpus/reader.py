@@ -35,7 +35,7 @@ from bilm.corpus.manifest import (
 from bilm.errors import CorpusError
 from bilm.files.mapping import Ids
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, Tokenizer, load_tokenizer
-from bilm.text.vocabulary import UNKNOWN_ID, Vocabulary
+from bilm.text.vocabulary import Vocabulary
 
 _FIXED_NAMES = {VOCABULARY_FILE, *LEXICON_FILES, SENTENCEPIECE_FILE}
 
@@ -118,7 +118,8 @@ class Corpus:
 
     def softmax_ids(self, ids: npt.NDArray[np.int32]) -> Ids:
         """Return the softmax ids of words; words outside the vocabulary become `<UNK>`."""
-        known: Ids = np.where(ids < self.vocabulary_size, ids, np.int32(UNKNOWN_ID))
+        unknown = np.int32(self.lexicon.special_ids.unknown)
+        known: Ids = np.where(ids < self.vocabulary_size, ids, unknown)
         return known
 
     def verify(
@@ -159,9 +160,12 @@ class Corpus:
         ids: Ids = shard[block["words_offset"] // ID_BYTES :][: block["words"]]
         lengths: Ids = shard[block["lengths_offset"] // ID_BYTES :][: block["sentences"]]
         problem = None
-        if ids.min() < UNKNOWN_ID or ids.max() >= self.manifest.num_types:
-            allowed = f"{UNKNOWN_ID}..{self.manifest.num_types - 1}"
+        begin_sentence, end_sentence, _ = self.lexicon.special_ids
+        if ids.min() < 0 or ids.max() >= self.manifest.num_types:
+            allowed = f"0..{self.manifest.num_types - 1}"
             problem = f"word ids {ids.min()}..{ids.max()} are not all in {allowed}"
+        elif np.any((ids == begin_sentence) | (ids == end_sentence)):
+            problem = "a sentence contains a boundary word, which is implied"
         elif lengths.min() < 1 or int(lengths.sum(dtype=np.int64)) != len(ids):
             problem = f"the lengths of its sentences do not add up to {len(ids)} words"
         if problem is not None:

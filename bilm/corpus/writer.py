@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from bilm.corpus.lexicon import BYTES_FILE, COUNTS_FILE, OFFSETS_FILE, SPECIAL_BYTES
+from bilm.corpus.lexicon import BYTES_FILE, COUNTS_FILE, OFFSETS_FILE, Lexicon
 from bilm.corpus.manifest import (
     ALIGNMENT_BYTES,
     FORMAT,
@@ -35,11 +35,12 @@ from bilm.corpus.manifest import (
 )
 from bilm.corpus.reader import Corpus
 from bilm.errors import CorpusError
-from bilm.files.mapping import Ids, map_file, npy_bytes, sha256
+from bilm.files.mapping import Bytes, Ids, map_file, npy_bytes, sha256
 from bilm.files.writing import write_text
 from bilm.text.characters import SPECIAL_WORDS
 from bilm.text.tokenizers import TokenizerSpec
-from bilm.text.vocabulary import UNKNOWN_ID
+
+_SPECIAL_BYTES = {word.encode() for word in SPECIAL_WORDS}
 
 
 def write_lexicon(directory: Path, types: Iterable[bytes], counts: npt.NDArray[np.int64]) -> None:
@@ -47,10 +48,10 @@ def write_lexicon(directory: Path, types: Iterable[bytes], counts: npt.NDArray[n
     lengths = []
     with open(directory / BYTES_FILE, "xb") as file:
         for word_id, word in enumerate(types):
-            if not word or (word_id < len(SPECIAL_BYTES)) != (word in SPECIAL_BYTES):
+            if not word or (word_id < len(_SPECIAL_BYTES)) != (word in _SPECIAL_BYTES):
                 raise ValueError(
                     f"type {word_id} is {word!r}; types must not be empty, and exactly the first "
-                    f"ones must be {' '.join(SPECIAL_WORDS)}"
+                    f"ones must be {' '.join(SPECIAL_WORDS)}, in any order"
                 )
             file.write(word)
             lengths.append(len(word))
@@ -100,11 +101,8 @@ class SplitWriter:
             raise ValueError(
                 f"lengths sum to {lengths.sum(dtype=np.int64)}, but there are {len(ids)} ids"
             )
-        if len(ids) and ids.min() < UNKNOWN_ID:
-            raise ValueError(
-                f"a sentence contains the word id {ids.min()}; it must be at least {UNKNOWN_ID}, "
-                "since boundary words are implied"
-            )
+        if len(ids) and ids.min() < 0:
+            raise ValueError(f"a sentence contains the word id {ids.min()}; it must be at least 0")
         self._ids = np.concatenate([self._ids, ids])
         self._lengths = np.concatenate([self._lengths, lengths])
         self._write_blocks(last=False)
@@ -225,6 +223,7 @@ def write_manifest(
     build can end with a corpus that `Corpus.open` would reject.
     """
     num_types = len(np.load(directory / OFFSETS_FILE, mmap_mode="r", allow_pickle=False)) - 1
+    lexicon = Lexicon(directory, num_types, lambda name: _mapped(directory / name))
     content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -235,7 +234,7 @@ def write_manifest(
         "num_types": num_types,
         "splits": {
             name: split.model_dump()
-            | {"unknown_words": _count_unknown(directory, split, vocabulary_size, num_types)}
+            | {"unknown_words": _count_unknown(directory, split, vocabulary_size, lexicon)}
             for name, split in splits.items()
         },
     }
@@ -246,20 +245,31 @@ def write_manifest(
 
 
 def _file_info(path: Path) -> dict[str, Any]:
-    size = path.stat().st_size
-    return {"bytes": size, "sha256": sha256(map_file(path, size, CorpusError))}
+    return {"bytes": path.stat().st_size, "sha256": sha256(_mapped(path))}
 
 
-def _count_unknown(directory: Path, split: SplitInfo, vocabulary_size: int, num_types: int) -> int:
+def _mapped(path: Path) -> Bytes:
+    return map_file(path, path.stat().st_size, CorpusError)
+
+
+def _count_unknown(
+    directory: Path, split: SplitInfo, vocabulary_size: int, lexicon: Lexicon
+) -> int:
     total = 0
+    begin_sentence, end_sentence, unknown = lexicon.special_ids
     for shard in split.shards:
         words = map_file(directory / shard.name, shard.bytes, CorpusError).view("<i4")
         for block in shard.table:
             ids = words[block["words_offset"] // ID_BYTES :][: block["words"]]
-            if ids.max() >= num_types:
+            if ids.max() >= len(lexicon):
                 raise ValueError(
                     f"{shard.name} contains the word id {ids.max()}, but there are "
-                    f"{num_types} types"
+                    f"{len(lexicon)} types"
                 )
-            total += int(np.count_nonzero((ids >= vocabulary_size) | (ids == UNKNOWN_ID)))
+            if np.any((ids == begin_sentence) | (ids == end_sentence)):
+                raise ValueError(
+                    f"{shard.name} contains a sentence with the word id {begin_sentence} or "
+                    f"{end_sentence}; boundary words are implied"
+                )
+            total += int(np.count_nonzero((ids >= vocabulary_size) | (ids == unknown)))
     return total

@@ -1,16 +1,13 @@
 """Write the arrays of any number of lines to one HDF5 file; `kill -9` loses at most one part.
 
-An HDF5 file is lost if the process is killed while writing it, so it is written only at the end.
-Until then, `OUTPUT.partial/` contains parts: safetensors files of a few hundred lines, each renamed
-into place when it is complete. A resumed run continues after the last part. At the end, the parts
-are joined into one HDF5 file, which is renamed to OUTPUT.
+`vector_file.py` describes the file. An HDF5 file is lost if the process is killed while writing it,
+so it is written only at the end. Until then, `OUTPUT.partial/` contains parts: safetensors files of
+a few hundred lines, each renamed into place when it is complete. A resumed run continues after the
+last part. At the end, the parts are joined into one HDF5 file, which is renamed to OUTPUT.
 
 Cost: the arrays are written twice, the second time as fast as the disk and HDF5 allow, and twice
 the disk space is needed until the end. If the process is killed while it joins the parts, only the
-joining is repeated. Memory: one part.
-
-The file has the published form: datasets "0", "1", ... by line number from 0. The attribute `bilm`
-contains the model, the text and the options that it was made with.
+joining is repeated. Memory: one part, and the text while the parts are joined.
 """
 
 from __future__ import annotations
@@ -30,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from bilm.embedding.vector_file import Line, VectorFileWriter
 from bilm.errors import OutputError
 from bilm.files.strict_json import read_json
 from bilm.files.writing import (
@@ -42,7 +40,7 @@ from bilm.files.writing import (
 )
 from bilm.pretrained.tensors import TensorFile, save_tensors
 
-FORMAT = "bilm-embeddings"
+FORMAT, VERSION = "bilm-embeddings", 2  # of the parts; those of version 1 have no lines
 
 HEADER_FILE = "run.json"
 
@@ -74,9 +72,11 @@ class EmbeddingDump:
         joined = self.directory / JOINED_FILE
         return joined.is_file() and not joined.is_symlink()
 
-    def append(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
-        """Write the arrays of the next lines to disk."""
+    def append(self, arrays: Sequence[npt.NDArray[Any]], lines: Sequence[Line]) -> None:
+        """Write the next lines and their arrays to disk."""
+        text = json.dumps([[line.text, *line.words] for line in lines], ensure_ascii=False)
         tensors = {
+            "lines": torch.frombuffer(bytearray(text.encode("utf-8")), dtype=torch.uint8),
             "shapes": torch.tensor([array.shape for array in arrays], dtype=torch.int64),
             "values": torch.from_numpy(np.concatenate([array.reshape(-1) for array in arrays])),
         }
@@ -103,23 +103,24 @@ class EmbeddingDump:
         _remove(self.directory)
 
     def _join(self, path: Path, compression: str | None) -> None:
-        line = 0
         with h5py.File(path, "w") as file:
-            file.attrs["bilm"] = json.dumps(self.run)
+            writer = VectorFileWriter(file, self.run, compression)
             for part in range(self.num_parts):
                 values = self._read(part, "values")
                 shapes = self._shapes(part).tolist()
-                if values.ndim != 1 or sum(math.prod(shape) for shape in shapes) != len(values):
-                    raise self._damaged(part, 'its "shapes" and "values" do not match')
+                lines = self._lines(part)
+                if (
+                    values.ndim != 1
+                    or sum(math.prod(shape) for shape in shapes) != len(values)
+                    or len(lines) != len(shapes)
+                ):
+                    raise self._damaged(part, 'its "shapes", "values" and "lines" do not match')
                 start = 0
-                for shape in shapes:
+                for shape, line in zip(shapes, lines, strict=True):
                     size = math.prod(shape)
-                    array = values[start : start + size].reshape(shape)
-                    # HDF5 cannot chunk an empty array, and therefore cannot compress it.
-                    filters = {"compression": compression} if compression and size else {}
-                    file.create_dataset(str(line), data=array, **filters)
+                    writer.add(values[start : start + size].reshape(shape), line)
                     start += size
-                    line += 1
+            writer.finish()
 
     def _part(self, number: int) -> Path:
         return self.directory / f"part-{number:08d}.safetensors"
@@ -129,6 +130,13 @@ class EmbeddingDump:
         if shapes.ndim != 2 or shapes.dtype != np.int64 or (shapes < 0).any():
             raise self._damaged(number, 'its "shapes" array is invalid')
         return shapes
+
+    def _lines(self, number: int) -> list[Line]:
+        try:
+            lines = json.loads(self._read(number, "lines").tobytes())
+            return [Line(text, words) for text, *words in lines]
+        except (ValueError, TypeError) as e:
+            raise self._damaged(number, f'its "lines" are invalid: {e}') from None
 
     def _read(self, number: int, name: str) -> npt.NDArray[Any]:
         try:
@@ -176,7 +184,7 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
             directory.mkdir(exist_ok=True)
             message = f"another process is writing {output}; wait until it has finished"
             stack.enter_context(exclusive_lock(directory / LOCK_FILE, OutputError, message))
-        header = {"format": FORMAT, "version": 1, "run": run, "replaces": exists}
+        header = {"format": FORMAT, "version": VERSION, "run": run, "replaces": exists}
         if not _is_same_run(directory, header, overwrite):
             _clear(directory, everything=True)
             with _output_errors(output, _MAX_HEADER_BYTES):
@@ -201,8 +209,9 @@ def _is_same_run(directory: Path, header: dict[str, Any], overwrite: bool) -> bo
     before = read_json(path, OutputError)
     old = before.get("run") if isinstance(before, dict) else None
     if not isinstance(before, dict) or not isinstance(old, dict):
-        old = {}
-    new = header["run"]
+        before, old = {}, {}
+    old = {"version": before.get("version"), **old}
+    new = {"version": header["version"], **header["run"]}
     differing = [
         f"{key}: {old.get(key)} before, {new.get(key)} now"
         for key in sorted(old.keys() | new.keys())

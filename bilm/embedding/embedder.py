@@ -11,12 +11,15 @@ a batch, and the table of encoded words. None of these grows with the number of 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -30,6 +33,8 @@ from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD
 from bilm.text.tokenizers import require_tokenizer
 
 StateMode = Literal["reset", "carry", "warm"]
+
+Words = Sequence[str] | npt.NDArray[Any]  # the words of one sentence
 
 
 @dataclass(frozen=True)
@@ -68,13 +73,19 @@ class Embedder:
     def __init__(self, pretrained: PretrainedBiLm, limits: Limits = DEFAULT_LIMITS) -> None:
         self.pretrained = pretrained
         self.limits = limits
-        self._model = pretrained.model.eval()
+        self._model = pretrained.model
+        # A copy that shares the weights, without dropout: the caller's model keeps its mode.
+        weights = {id(weight): weight for weight in self._model.bilstm.parameters()}
+        self._bilstm = copy.deepcopy(self._model.bilstm, weights).eval()
         self._encoded_words = EncodedWords(pretrained, limits.cached_words)
         self._carried: BiLstmState | None = None
 
     @classmethod
     def from_pretrained(cls, directory: Path | str, limits: Limits = DEFAULT_LIMITS) -> Embedder:
-        """Read a run's best model, a model directory, or a directory of published files."""
+        """Read a run's best model, a model directory, or published files (directory or .zip).
+
+        `PretrainedBiLm.open` describes them.
+        """
         return cls(PretrainedBiLm.open(directory), limits)
 
     @classmethod
@@ -104,7 +115,7 @@ class Embedder:
 
     def embed(
         self,
-        sentences: Sequence[Sequence[str] | str],
+        sentences: Sequence[Words | str] | npt.NDArray[Any],
         state: StateMode = "reset",
         batch_size: int = 32,
         output: Output = ALL_WORD_LAYERS,
@@ -112,7 +123,7 @@ class Embedder:
         """Return one array per sentence, in the order given.
 
         Args:
-            sentences: lists of words, or raw strings if the model has a tokenizer.
+            sentences: lists or arrays of words, or raw strings if the model has a tokenizer.
             state: the LSTM state at the beginning of a sentence.
                 "reset": zero. A sentence gets the same vectors regardless of the other sentences.
                 "warm": the state after reading the same sentence once. As reproducible as "reset",
@@ -129,7 +140,7 @@ class Embedder:
 
     def stream(
         self,
-        sentences: Iterable[Sequence[str] | str],
+        sentences: Iterable[Words | str],
         state: StateMode = "reset",
         batch_size: int = 32,
         output: Output = ALL_WORD_LAYERS,
@@ -145,10 +156,12 @@ class Embedder:
             raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
         output.check(self.num_layers)
 
-    def _words_of(self, sentences: Iterable[Sequence[str] | str]) -> Iterator[Sequence[str]]:
+    def _words_of(self, sentences: Iterable[Words | str]) -> Iterator[Sequence[str]]:
         if isinstance(sentences, str):
             raise TypeError("embed takes a list of sentences; for one sentence, pass [sentence]")
         for i, sentence in enumerate(sentences):
+            if isinstance(sentence, np.ndarray):
+                sentence = sentence.tolist()
             if isinstance(sentence, str):
                 model = f"sentence {i} is a string, but this model"
                 tokenizer = require_tokenizer(
@@ -224,7 +237,7 @@ class Embedder:
             rows = int((lengths > start).sum())  # rows that have not ended
             left = (lengths[:rows] - start).clamp(max=steps)
             inputs = self._inputs(batch[:rows], start, int(left[0]))
-            outputs, after = self._model.bilstm(inputs, state.rows(0, rows), left)
+            outputs, after = self._bilstm(inputs, state.rows(0, rows), left)
             state = BiLstmState.join_rows([after, state.rows(rows, len(batch))])
             if output is not None:
                 for direction, layers in enumerate(outputs):

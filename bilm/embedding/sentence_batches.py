@@ -6,12 +6,12 @@ that little is computed for padding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import TypeVar
 
 MIN_ROWS = 16  # matrix products with fewer rows do not fully use a processor
 
-Sentence = TypeVar("Sentence", bound=Sequence[str])
+Sentence = TypeVar("Sentence", bound=Sized)  # whose length is its number of words
 
 
 def windows(sentences: Iterable[Sentence], max_words: int) -> Iterator[list[Sentence]]:

@@ -9,20 +9,22 @@ is read.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from bilm.errors import CheckpointError, ConfigError
+from bilm.errors import CheckpointError, ConfigError, CorpusError
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import atomic_directory, write_text
 from bilm.model.config import ModelConfig, VocabularySize
 from bilm.model.language_model import BiLm, allocate, empty_model, shape_only_model
+from bilm.pretrained.archives import extracted
 from bilm.pretrained.published_weights import load_published, save_published
 from bilm.pretrained.tensors import TensorFile, save_tensors
 from bilm.text.tokenizers import Tokenizer, TokenizerSpec, load_tokenizer
@@ -36,8 +38,13 @@ VOCABULARY_FILE = "vocab.txt"
 
 OPTIONS_FILE, PUBLISHED_WEIGHTS_FILE = "options.json", "weights.hdf5"
 
+NLPL_WEIGHTS_FILE = "model.hdf5"  # the name of the weights in the NLPL repository
+
 # The parts of a run directory that `PretrainedBiLm.open` recognizes.
 BEST_MODEL_DIRECTORY, CHECKPOINTS_DIRECTORY = "best", "checkpoints"
+
+
+logger = logging.getLogger(__name__)
 
 
 class _Description(Section):
@@ -67,10 +74,16 @@ class PretrainedBiLm:
     def open(cls, path: Path | str) -> PretrainedBiLm:
         """Read the model at `path`.
 
-        `path` is a run (its best model is read), a model directory, or a directory with the
-        published `options.json` and `weights.hdf5`, and `vocab.txt` if there is one.
+        `path` is a run (its best model is read), a model directory, a directory with the published
+        `options.json` and `weights.hdf5` (or `model.hdf5`), and `vocab.txt` if there is one, or a
+        .zip file of such a directory. An invalid vocabulary is ignored if the model has no softmax
+        and reads characters.
         """
         path = Path(path)
+        if path.suffix == ".zip" and path.is_file():
+            weights = (PUBLISHED_WEIGHTS_FILE, NLPL_WEIGHTS_FILE)
+            with extracted(path, [[OPTIONS_FILE], weights], VOCABULARY_FILE) as directory:
+                return cls._from_published_directory(directory)
         if (path / BEST_MODEL_DIRECTORY).is_dir():
             return cls.from_pretrained(path / BEST_MODEL_DIRECTORY)
         if (path / CHECKPOINTS_DIRECTORY).is_dir():
@@ -79,18 +92,31 @@ class PretrainedBiLm:
                 "done; export its newest checkpoint with `launch/export.py --which newest`"
             )
         if (path / OPTIONS_FILE).is_file():
-            vocabulary = path / VOCABULARY_FILE
-            return cls.from_published(
-                path / OPTIONS_FILE,
-                path / PUBLISHED_WEIGHTS_FILE,
-                vocabulary if vocabulary.is_file() else None,
-            )
+            return cls._from_published_directory(path)
         if (path / CONFIG_FILE).is_file():
             return cls.from_pretrained(path)
         raise ConfigError(
             f"{path} is neither a run with a {BEST_MODEL_DIRECTORY}/ model, nor a model directory "
-            f"with {CONFIG_FILE}, nor a directory with {OPTIONS_FILE} and {PUBLISHED_WEIGHTS_FILE}"
+            f"with {CONFIG_FILE}, nor a directory or .zip file with {OPTIONS_FILE} and "
+            f"{PUBLISHED_WEIGHTS_FILE} or {NLPL_WEIGHTS_FILE}"
         )
+
+    @classmethod
+    def _from_published_directory(cls, directory: Path) -> PretrainedBiLm:
+        weights = directory / PUBLISHED_WEIGHTS_FILE
+        if not weights.exists() and (directory / NLPL_WEIGHTS_FILE).exists():
+            weights = directory / NLPL_WEIGHTS_FILE
+        pretrained = cls.from_published(directory / OPTIONS_FILE, weights)
+        vocabulary = directory / VOCABULARY_FILE
+        if not vocabulary.is_file():
+            return pretrained
+        try:
+            return pretrained._with_vocabulary(vocabulary)
+        except CorpusError as e:
+            if pretrained.model.vocabulary_size is not None:
+                raise
+            logger.warning("the vocabulary is ignored, since the model does not need it: %s", e)
+            return pretrained
 
     @classmethod
     def from_published(
@@ -100,14 +126,17 @@ class PretrainedBiLm:
         vocabulary: Path | str | None = None,
     ) -> PretrainedBiLm:
         """Read the published pair of files, and the vocabulary file if one is given."""
-        model = load_published(Path(options_json), Path(weights_hdf5))
-        words = Vocabulary.read(Path(vocabulary)) if vocabulary is not None else None
-        if words is not None and model.vocabulary_size not in (None, len(words)):
+        pretrained = cls(load_published(Path(options_json), Path(weights_hdf5)))
+        return pretrained if vocabulary is None else pretrained._with_vocabulary(Path(vocabulary))
+
+    def _with_vocabulary(self, path: Path) -> PretrainedBiLm:
+        vocabulary, size = Vocabulary.read(path), self.model.vocabulary_size
+        if size not in (None, len(vocabulary)):
             raise CheckpointError(
-                f"the vocabulary {vocabulary} has {len(words):,} words; the model of "
-                f"{options_json} has {model.vocabulary_size:,}"
+                f"the vocabulary {path} has {len(vocabulary):,} words; the model of these files "
+                f"has {size:,}"
             )
-        return cls(model, words)
+        return replace(self, vocabulary=vocabulary)
 
     @classmethod
     def from_weights(

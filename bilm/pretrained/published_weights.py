@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
 from typing import cast
@@ -33,7 +34,7 @@ from bilm.model.token_encoder import Highway, TokenEncoder
 from bilm.pretrained.published_options import model_config_from_options, options_from_model_config
 
 # h5py raises any of these for a damaged file.
-_HDF5_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
+_HDF5_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)
 
 _MAX_COMPRESSION_RATIO = 1032  # the limit of deflate
 
@@ -94,14 +95,50 @@ def load_published(options_json: Path, weights_hdf5: Path) -> BiLm:
     if not weights_hdf5.exists():
         raise CheckpointError(f"the weight file {weights_hdf5} does not exist")
     open_regular(weights_hdf5, CheckpointError).close()  # HDF5 would block on a pipe
-    try:
-        with h5py.File(weights_hdf5, "r") as file:
+    if not h5py.is_hdf5(weights_hdf5):
+        raise CheckpointError(
+            f"{weights_hdf5} is not an HDF5 file; pass the weights of the model, or download them "
+            "again"
+        )
+    with ExitStack() as stack:
+        with _hdf5_errors(weights_hdf5):
+            file = stack.enter_context(h5py.File(weights_hdf5, "r"))
             model = _shape_only_model(config, vocabulary_size, "softmax" in file, options_json)
-            return _read_weights(model, file, weights_hdf5)
+            datasets = _checked_datasets(model, file, weights_hdf5)
+        model = _allocate(model, weights_hdf5)
+        for name, view in published_views(model).items():
+            with _hdf5_errors(weights_hdf5, f"the dataset {name!r} cannot be read: "):
+                data = datasets[name][()]
+            view.copy_(torch.from_numpy(data.astype(np.float32, copy=False)))
+        return model
+
+
+@contextmanager
+def _hdf5_errors(path: Path, what: str = "") -> Iterator[None]:
+    """Report the errors of h5py as a damaged file, and a lack of memory as such."""
+    try:
+        yield
+    except MemoryError as e:
+        raise _out_of_memory(path, str(e)) from None
     except _HDF5_ERRORS as e:
         raise CheckpointError(
-            f"{weights_hdf5} is not an intact HDF5 file: {e}; download or export it again"
+            f"{path} is not an intact HDF5 file: {what}{e}; download or export it again"
         ) from None
+
+
+def _allocate(model: BiLm, path: Path) -> BiLm:
+    num_bytes = sum(view.nbytes for view in published_views(model).values())
+    try:
+        return allocate(model)
+    except (MemoryError, RuntimeError):  # RuntimeError is what torch raises
+        raise _out_of_memory(path, f"the weights need {num_bytes:,} bytes") from None
+
+
+def _out_of_memory(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"there is not enough memory to read {path}{f': {reason}' if reason else ''}; free some "
+        "memory, or use a smaller model"
+    )
 
 
 def _shape_only_model(
@@ -132,8 +169,8 @@ def save_published(model: BiLm, options_json: Path, weights_hdf5: Path) -> None:
     write_text(options_json, json.dumps(options, indent=1) + "\n")
 
 
-def _read_weights(model: BiLm, file: h5py.File, path: Path) -> BiLm:
-    """Fill `model` from `file`; memory is allocated only after all datasets are checked."""
+def _checked_datasets(model: BiLm, file: h5py.File, path: Path) -> dict[str, h5py.Dataset]:
+    """Return the datasets of the model's weights, after checking all of their names and shapes."""
     views = published_views(model)
     datasets = _datasets(file, path, set(views))
     missing = sorted(set(views) - set(datasets))
@@ -146,14 +183,7 @@ def _read_weights(model: BiLm, file: h5py.File, path: Path) -> BiLm:
         )
     for name, view in views.items():
         _check(datasets[name], name, tuple(view.shape), path)
-    model = allocate(model)
-    for name, view in published_views(model).items():
-        try:
-            data = datasets[name][()]
-        except _HDF5_ERRORS as e:
-            raise CheckpointError(f"{path}: the dataset {name!r} cannot be read: {e}") from None
-        view.copy_(torch.from_numpy(data.astype(np.float32, copy=False)))
-    return model
+    return datasets
 
 
 def _datasets(group: h5py.Group, path: Path, expected: set[str]) -> dict[str, h5py.Dataset]:

@@ -19,13 +19,15 @@ from torch import Tensor
 from bilm.errors import BilmError, CheckpointError
 from bilm.files.reading import open_regular
 
+_METADATA = {"format": "pt"}  # other programs expect it; readers here do not
+
 _DISK_FULL = ("No space left", "File too large", "quota")
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write named tensors to `path`."""
     try:
-        save_file(dict(tensors), path)
+        save_file(dict(tensors), path, metadata=_METADATA)
     except SafetensorError as error:  # this type hides the operating system's error number
         is_full = any(words in str(error) for words in _DISK_FULL)
         raise OSError(errno.ENOSPC if is_full else errno.EIO, str(error), str(path)) from None

@@ -1,9 +1,11 @@
-"""Read text files, plain or compressed, as UTF-8 lines of bounded length.
+"""Read text files, plain or compressed, as lines of bounded length.
 
 The extension determines the compression: .gz, .bz2, .xz or .zst. A compressed file may consist of
-several streams. Only line feeds end a line (`str.splitlines` would also split at U+2028 and
-other separators that occur inside sentences), and a byte order mark is removed. Bytes that are not
-UTF-8, NULs, overlong lines and damaged archives are errors that name the file and the line.
+several streams. Text is UTF-8, or UTF-16 if it begins with the byte order mark of UTF-16, unless
+the caller names another encoding. Only line feeds end a line (`str.splitlines` would also split at
+U+2028 and other separators that occur inside sentences), and a byte order mark is removed. Bytes
+that are not valid, NULs, overlong lines and damaged archives are errors that name the file and the
+line.
 
 Cost: one block in memory, regardless of the size of the file; a line longer than `max_line_bytes`
 is rejected before it is read completely.
@@ -12,15 +14,17 @@ is rejected before it is read completely.
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import lzma
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
-from bilm.errors import CorpusError
+from bilm.errors import ConfigError, CorpusError
 from bilm.files.reading import open_regular
 
 BLOCK_BYTES = 1 << 16
@@ -28,6 +32,11 @@ BLOCK_BYTES = 1 << 16
 MAX_LINE_BYTES = 16 << 20
 
 COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
+
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+# In most encodings, a byte becomes at most 3 bytes of UTF-8.
+_MAX_UTF8_BYTES_PER_BYTE = 3
 
 # A zstd block of 4 bytes can expand to 128 KiB, so reading 4 KiB yields at most 128 MiB.
 _ZSTD_READ_BYTES = 4096
@@ -51,8 +60,9 @@ class LineBlock:
 class LineReader:
     """Reads the lines of the regular file `path`.
 
-    With `errors="replace"`, bytes that are not UTF-8 and NULs become U+FFFD instead of errors.
+    With `errors="replace"`, bytes that are not valid and NULs become U+FFFD instead of errors.
     `hint` is appended to the remedy in error messages, for example ", or use --errors replace".
+    `encoding` replaces the default, which is UTF-8, or UTF-16 with its byte order mark.
     """
 
     def __init__(
@@ -61,8 +71,12 @@ class LineReader:
         errors: Errors = "strict",
         max_line_bytes: int = MAX_LINE_BYTES,
         hint: str = "",
+        encoding: str | None = None,
     ) -> None:
+        if encoding is not None:
+            check_encoding(encoding)
         self.path = path
+        self.encoding = encoding
         self.bytes_read = 0  # position in the file on disk, for progress bars
         self._errors = errors
         self._max_line_bytes = max_line_bytes
@@ -79,10 +93,8 @@ class LineReader:
         block_bytes = min(block_bytes, self._max_line_bytes)
         line = 1
         pending = bytearray()
-        with open_regular(self.path, CorpusError) as raw:
-            stream = _decompress(raw, self.path)
+        with self._open() as stream:
             while block := self._read(stream, block_bytes, line):
-                self.bytes_read = raw.tell()
                 first_end = block.find(b"\n")
                 added = len(block) if first_end < 0 else first_end
                 if len(pending) + added > self._max_line_bytes:
@@ -101,9 +113,44 @@ class LineReader:
         if pending:
             yield LineBlock(line, self._decode(pending, line))
 
+    def pieces(self) -> Iterator[str]:
+        """Yield the text in pieces that may end anywhere, for formats with unbounded lines."""
+        decoder = codecs.getincrementaldecoder("utf-8")(self._errors)
+        line, mark = 1, "\ufeff"
+        with self._open() as stream:
+            while True:
+                block = self._read(stream, BLOCK_BYTES, line)
+                try:
+                    text = decoder.decode(block, final=not block)
+                except UnicodeDecodeError as e:
+                    line += e.object.count(b"\n", 0, e.start)
+                    raise CorpusError(
+                        f"{self.path}, line {line} is not UTF-8: it has the byte "
+                        f"{e.object[e.start]:#04x}; convert the file{self._hint}"
+                    ) from None
+                yield text.removeprefix(mark)
+                line += text.count("\n")
+                mark = ""
+                if not block:
+                    return
+
+    @contextmanager
+    def _open(self) -> Iterator[_Readable]:
+        """Open the file as a stream of decompressed UTF-8."""
+        with open_regular(self.path, CorpusError) as raw:
+            self._raw: BinaryIO = raw
+            yield _Utf8Reader(_decompress(raw, self.path), self.encoding, self._errors)
+
     def _read(self, stream: _Readable, size: int, line: int) -> bytes:
         try:
-            return stream.read(size)
+            block = stream.read(size)
+            self.bytes_read = self._raw.tell()
+            return block
+        except UnicodeDecodeError as e:
+            raise CorpusError(
+                f"{self.path} is not {e.encoding}, in or after line {line}: {e.reason}; pass the "
+                "encoding of the file"
+            ) from None
         except EOFError:
             raise CorpusError(
                 f"{self.path} is truncated: the compressed data ends in or after line {line}; copy "
@@ -134,8 +181,48 @@ class LineReader:
         return text.replace("\0", "\ufffd")
 
 
+def check_encoding(encoding: str) -> None:
+    """Reject a name that is not a text encoding of Python."""
+    try:
+        "".encode(encoding)
+    except (LookupError, ValueError):
+        raise ConfigError(
+            f"{encoding!r} is not a known encoding; use a name such as utf-8, utf-16 or latin-1"
+        ) from None
+
+
 class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
+
+
+class _Utf8Reader:
+    """Converts a stream to UTF-8 from `encoding`, or from UTF-16 if it has its byte order mark."""
+
+    def __init__(self, stream: _Readable, encoding: str | None, errors: Errors) -> None:
+        self._stream = stream
+        self._encoding = encoding
+        self._errors = errors
+        self._decoder: codecs.IncrementalDecoder | None = None
+        self._head: bytes | None = None  # the first bytes of the stream; None before the first read
+
+    def read(self, size: int, /) -> bytes:
+        if self._head is None:
+            self._head = self._stream.read(len(codecs.BOM_UTF16_LE))
+            encoding = self._encoding
+            if encoding is None and self._head in _UTF16_MARKS:
+                encoding = "utf-16"
+            if encoding is not None:
+                self._decoder = codecs.getincrementaldecoder(encoding)(self._errors)
+        head, self._head = self._head, b""
+        if self._decoder is None:
+            return head + self._stream.read(max(0, size - len(head)))
+        while True:
+            data = head + self._stream.read(max(1, size // _MAX_UTF8_BYTES_PER_BYTE - len(head)))
+            head = b""
+            if text := self._decoder.decode(data, final=not data):
+                return text.encode("utf-8", "surrogatepass")
+            if not data:
+                return b""
 
 
 def _decompress(raw: BinaryIO, path: Path) -> _Readable:

@@ -1,6 +1,7 @@
 """The words that the softmax predicts, by descending frequency, in the published file format.
 
-The file has one word per line, with `<S>`, `</S>` and `<UNK>` first. The order matters: negatives
+The file has one word per line, with `<S>`, `</S>` and `<UNK>` first, in any order. The id of a word
+is its position in the file, also for these three. The order of the other words matters: negatives
 are drawn log-uniformly over ids, which is correct only if ids are sorted by descending frequency.
 
 Cost: a Python string and a dict entry per word, about 150 MB for the published 793,471 words.
@@ -11,17 +12,30 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from bilm.errors import CorpusError
 from bilm.files.reading import read_regular
 from bilm.files.writing import atomic_file
 from bilm.text.characters import SPECIAL_WORDS
 
-BEGIN_SENTENCE_ID, END_SENTENCE_ID, UNKNOWN_ID = range(len(SPECIAL_WORDS))
-
 IGNORED = -1  # the target of a slot without a prediction
 
 MAX_VOCABULARY_BYTES = 1 << 26  # about six million words
+
+
+class SpecialIds(NamedTuple):
+    """The ids of `<S>`, `</S>` and `<UNK>`: 0, 1 and 2, in any order."""
+
+    begin_sentence: int
+    end_sentence: int
+    unknown: int
+
+    @classmethod
+    def find(cls, words: Sequence[str]) -> SpecialIds | None:
+        """Return the ids if the first words are the special words, otherwise None."""
+        first = list(words[: len(SPECIAL_WORDS)])
+        return cls(*map(first.index, SPECIAL_WORDS)) if set(first) == set(SPECIAL_WORDS) else None
 
 
 class Vocabulary:
@@ -29,7 +43,7 @@ class Vocabulary:
 
     def __init__(self, words: Sequence[str], source: str = "vocabulary") -> None:
         self.words = tuple(words)
-        self._check(source)
+        self.special_ids = self._check(source)
         self._ids = {word: i for i, word in enumerate(self.words)}
 
     def __len__(self) -> int:
@@ -40,7 +54,7 @@ class Vocabulary:
 
     def __getitem__(self, word: str) -> int:
         """Return the id of `word`, or that of `<UNK>`."""
-        return self._ids.get(word, UNKNOWN_ID)
+        return self._ids.get(word, self.special_ids.unknown)
 
     @property
     def digest(self) -> str:
@@ -72,11 +86,12 @@ class Vocabulary:
     def _text(self) -> str:
         return "".join(f"{word}\n" for word in self.words)
 
-    def _check(self, source: str) -> None:
-        if self.words[: len(SPECIAL_WORDS)] != SPECIAL_WORDS:
+    def _check(self, source: str) -> SpecialIds:
+        special_ids = SpecialIds.find(self.words)
+        if special_ids is None:
             raise CorpusError(
                 f"{source} is not a vocabulary: its first lines must be {' '.join(SPECIAL_WORDS)}, "
-                "one word per line, followed by the other words by descending count"
+                "in any order, one word per line, followed by the other words by descending count"
             )
         seen: dict[str, int] = {}
         for line, word in enumerate(self.words, 1):
@@ -91,3 +106,4 @@ class Vocabulary:
                     f"the word {word!r} occurs twice in {source}, on lines {first} and {line}; "
                     "remove the second"
                 )
+        return special_ids

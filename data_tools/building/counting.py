@@ -8,6 +8,7 @@ Cost: about 170 bytes per word type; memory does not grow with the text.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,13 +19,19 @@ from bilm.text.characters import SPECIAL_WORDS
 from bilm.text.vocabulary import Vocabulary
 from data_tools.building.encode import EncodeOptions, Int64, encode_chunks
 from data_tools.building.spool import Int32, Spool
-from data_tools.reading.chunks import read_chunks
 from data_tools.reading.progress import Progress
 
 # The order of a given vocabulary is checked only if this many of its words occur in the text.
 MIN_WORDS_TO_JUDGE_ORDER = 100
 
 MIN_RANK_CORRELATION = 0.2
+
+# If more sentences than this share are longer than this, the lines are probably documents.
+LONG_SENTENCE_WORDS = 100
+
+MAX_LONG_SHARE = 0.1
+
+logger = logging.getLogger(__name__)
 
 
 class TypeCounter:
@@ -65,7 +72,7 @@ class FinalOrder:
     """The final order of all types: special words, vocabulary, the rest by decreasing count."""
 
     def __init__(self, counter: TypeCounter, vocabulary: Sequence[str] | None) -> None:
-        """Sort the types; a `vocabulary`, which begins with the special words, comes first."""
+        """Sort the types; a `vocabulary`, which begins with the special words, keeps its ids."""
         types, counts = counter.types, counter.counts
         # Sorting by code point equals sorting by UTF-8 bytes, and the sort by count is stable.
         by_word = np.array(sorted(range(len(types)), key=types.__getitem__), dtype=np.int64)
@@ -104,17 +111,25 @@ def count_text(
     text = options.text
     counter = TypeCounter()
     peaks: dict[int, int] = {}
-    chunks = read_chunks(text.inputs, text.field, text.errors)
     with Progress("read", sum(file.path.stat().st_size for file in text.inputs)) as progress:
-        words = 0
-        for encoded in encode_chunks(chunks, options):
+        words = num_sentences = num_long = 0
+        for encoded in encode_chunks(text.chunks(text.inputs), options):
             provisional = counter.add(encoded.types, encoded.counts)
             for split, sentences in encoded.splits.items():
                 words += len(sentences.ids)
+                num_sentences += len(sentences.lengths)
+                num_long += int(np.count_nonzero(sentences.lengths > LONG_SENTENCE_WORDS))
                 if spools is not None:
                     spools[split].append(sentences._replace(ids=provisional[sentences.ids]))
             peaks[encoded.worker] = encoded.peak_bytes
             progress.update(encoded.bytes_read, words)
+    if text.lines == "sentences" and num_long > MAX_LONG_SHARE * num_sentences:
+        logger.warning(
+            "warning: %.0f%% of the lines have more than %d words. If each line is a document, use "
+            "--lines documents, which splits it into sentences",
+            100 * num_long / num_sentences,
+            LONG_SENTENCE_WORDS,
+        )
     return counter, peaks
 
 

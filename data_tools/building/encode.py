@@ -22,6 +22,7 @@ from bilm.corpus.manifest import HELDOUT, SPLITS, TRAIN
 from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CorpusError
 from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD
+from bilm.text.records import place_of
 from bilm.text.tokenizers import TokenizerSpec, load_tokenizer
 from data_tools.building.spool import Sentences
 from data_tools.building.workers import ordered_map
@@ -81,7 +82,7 @@ class Encoder:
 
     def __call__(self, chunk: Chunk) -> EncodedChunk:
         """Tokenize `chunk` and convert its words to ids."""
-        texts = texts_of(chunk, self._text_options.field, self._text_options.errors)
+        texts = texts_of(chunk, self._text_options.errors)
         parts = {split: _Words() for split in SPLITS}
         for text in texts:
             if not text or text.isspace():
@@ -128,7 +129,7 @@ class Encoder:
     def _place(self, word: str, chunk: Chunk, texts: list[str]) -> str:
         for number, text in zip(chunk.line_numbers, texts, strict=True):
             if any(word in self._tokenizer.tokenize(part) for part in self._split(text)):
-                return f"{chunk.file.path}, line {number}"
+                return place_of(chunk.file.path, chunk.file.format, number)
         raise AssertionError(word)
 
 

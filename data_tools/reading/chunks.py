@@ -1,11 +1,11 @@
-"""Read input files as chunks of texts: plain lines, JSON Lines, CSV or TSV, each also compressed.
+"""Read input files, in all formats of `bilm/text/records.py`, as chunks of texts.
 
 A chunk is about 1 MiB of consecutive texts of one file with their line numbers, so that any
 worker can process any chunk and still name the file and the line in an error. The reading process
-decompresses and decodes, and parses CSV, since a quoted field may span lines; JSON, which is slower
-to parse, is parsed by the workers.
+decompresses, decodes and parses; only JSON Lines, whose records are lines, are parsed by the
+workers.
 
-Cost: one chunk in memory, regardless of the size of the file.
+Cost: one chunk in memory, regardless of the size of the file (for Parquet, one row group).
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from pathlib import Path
 
 from bilm.errors import CorpusError
 from bilm.text.lines import Errors, LineReader
-from bilm.text.tables import Format, Table, checked_text, format_of, json_fields
+from bilm.text.parquet import require_pyarrow
+from bilm.text.records import checked_value, choose_field, place_of, read_rows
+from bilm.text.tables import Format, format_of, json_fields
 
 CHUNK_BYTES = 1 << 20
 
 DEFAULT_FIELD = "text"
 
 _HINT = ", or use --errors replace"
+
+_ENCODING_HINT = f", pass its --encoding{_HINT}"
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,10 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive texts of one file: lines, JSON objects or cells, and the line of each."""
+    """Consecutive texts of one file: lines, JSON objects or cells, and the number of each."""
 
     file: InputFile
+    field: str
     texts: list[str]
     line_numbers: Sequence[int]
     bytes_read: int  # of all files on disk, up to the end of this chunk
@@ -67,44 +72,55 @@ def _input_file(path: Path, file_format: Format | None) -> InputFile:
         raise CorpusError(f"{path} is not a regular file")
     if path.stat().st_size == 0:
         raise CorpusError(f"{path} is empty; remove it from the input")
-    return InputFile(path, format_of(path) if file_format is None else file_format)
+    kind = format_of(path) if file_format is None else file_format
+    if kind == "parquet":
+        require_pyarrow(path)
+    return InputFile(path, kind)
 
 
-def read_chunks(files: Iterable[InputFile], field: str, errors: Errors) -> Iterator[Chunk]:
+def read_chunks(
+    files: Iterable[InputFile],
+    fields: Sequence[str] = (DEFAULT_FIELD,),
+    errors: Errors = "strict",
+    encoding: str | None = None,
+) -> Iterator[Chunk]:
     """Yield the texts of all `files` in order, in chunks of about `CHUNK_BYTES`.
 
-    `field` is the column of CSV and TSV files; the objects of JSON Lines files are not parsed here
-    (see `texts_of`).
+    The texts of a file are in the first of `fields` that it has. The objects of JSON Lines files
+    are not parsed here (see `texts_of`).
     """
     bytes_before = 0
     for file in files:
         is_empty = True
-        reader = LineReader(file.path, errors, hint=_HINT)
-        is_table = file.format in ("csv", "tsv")
-        for texts, line_numbers in _read_cells(reader, file, field) if is_table else _read(reader):
+        reader = LineReader(file.path, errors, hint=_ENCODING_HINT, encoding=encoding)
+        field = choose_field(reader, file.format, fields)
+        is_by_line = file.format in ("text", "jsonl")
+        parts = _read_lines(reader) if is_by_line else _read_cells(reader, file, field, errors)
+        for texts, line_numbers in parts:
             is_empty = False
-            yield Chunk(file, texts, line_numbers, bytes_before + reader.bytes_read)
+            yield Chunk(file, field, texts, line_numbers, bytes_before + reader.bytes_read)
         bytes_before += reader.bytes_read
         if is_empty:
             raise CorpusError(f"{file.path} is empty; remove it from the input")
 
 
-def _read(reader: LineReader) -> Iterator[tuple[list[str], Sequence[int]]]:
+def _read_lines(reader: LineReader) -> Iterator[tuple[list[str], Sequence[int]]]:
     for block in reader.blocks(CHUNK_BYTES):
         lines = block.lines()
         yield lines, range(block.first_line, block.first_line + len(lines))
 
 
 def _read_cells(
-    reader: LineReader, file: InputFile, field: str
+    reader: LineReader, file: InputFile, field: str, errors: Errors
 ) -> Iterator[tuple[list[str], Sequence[int]]]:
     texts: list[str] = []
     line_numbers: list[int] = []
     size = 0
-    for row in Table(file.format, (field,), strict=False).rows(reader):
-        texts += row.cells
-        line_numbers.append(row.line)
-        size += len(row.cells[0])
+    for number, [value] in read_rows(reader, file.format, (field,), strict=False):
+        what = f"{place_of(file.path, file.format, number)}: the field {field!r}"
+        texts.append(checked_value(value, what, errors, _HINT))
+        line_numbers.append(number)
+        size += len(value)
         if size >= CHUNK_BYTES:
             yield texts, line_numbers
             texts, line_numbers, size = [], [], 0
@@ -112,18 +128,17 @@ def _read_cells(
         yield texts, line_numbers
 
 
-def texts_of(chunk: Chunk, field: str, errors: Errors) -> list[str]:
-    """Return the texts of `chunk`, for JSON Lines the strings in `field`; blank lines are kept."""
+def texts_of(chunk: Chunk, errors: Errors) -> list[str]:
+    """Return the texts of `chunk`, for JSON Lines those in its field; blank lines are kept."""
     if chunk.file.format != "jsonl":
         return chunk.texts
     return [
-        _json_text(text, field, errors, f"{chunk.file.path}, line {line}") if text.strip() else ""
+        _json_text(text, chunk, line, errors) if text.strip() else ""
         for text, line in zip(chunk.texts, chunk.line_numbers, strict=True)
     ]
 
 
-def _json_text(line: str, field: str, errors: Errors, place: str) -> str:
-    [text] = json_fields(line, [field], place, strict=False)
-    if not isinstance(text, str):
-        raise CorpusError(f"{place}: the field {field!r} is {text!r:.80}; expected a string")
-    return checked_text(text, f"{place}: the field {field!r}", errors, _HINT)
+def _json_text(text: str, chunk: Chunk, line: int, errors: Errors) -> str:
+    place = place_of(chunk.file.path, chunk.file.format, line)
+    [value] = json_fields(text, [chunk.field], place, strict=False)
+    return checked_value(value, f"{place}: the field {chunk.field!r}", errors, _HINT)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bilm.corpus.manifest import HELDOUT
 from bilm.errors import ConfigError
 from bilm.text.characters import SPECIAL_WORDS
-from bilm.text.lines import Errors
+from bilm.text.lines import Errors, check_encoding
+from bilm.text.records import check_fields
 from bilm.text.tokenizers import TokenizerName, TokenizerSpec
-from data_tools.reading.chunks import DEFAULT_FIELD, InputFile
+from data_tools.reading.chunks import DEFAULT_FIELD, Chunk, InputFile, read_chunks
 
 PUBLISHED_VOCABULARY_SIZE = 793_471
 
@@ -32,17 +34,25 @@ class TextOptions:
 
     inputs: tuple[InputFile, ...]
     lines: str = "sentences"
-    field: str = DEFAULT_FIELD
+    fields: tuple[str, ...] = (DEFAULT_FIELD,)
     errors: Errors = "strict"
+    encoding: str | None = None
     heldout_share: float = 0.0
     seed: int = 0
     num_workers: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self.fields)
+        if self.encoding is not None:
+            check_encoding(self.encoding)
         _check_minimum("--workers", self.num_workers, 1)
         _check_minimum("--seed", self.seed, 0)
         if self.seed > MAX_SEED:
             raise ConfigError(f"--seed is {self.seed}; it must be below 2**63")
+
+    def chunks(self, inputs: Iterable[InputFile]) -> Iterator[Chunk]:
+        """Read `inputs`, which are some or all of the input files."""
+        return read_chunks(inputs, self.fields, self.errors, self.encoding)
 
     @property
     def heldout(self) -> float | str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from bilm.corpus.manifest import HELDOUT
 from bilm.errors import ConfigError, CorpusError, TokenizerError
 from bilm.text.lines import MAX_LINE_BYTES
-from data_tools.reading.chunks import read_chunks, texts_of
+from data_tools.reading.chunks import texts_of
 from data_tools.reading.heldout import HeldoutChoice
 from data_tools.reading.options import TextOptions, TokenizerOptions
 from data_tools.reading.progress import Progress
@@ -84,8 +84,8 @@ def sample_sentences(
     kept: list[tuple[int, str]] = []
     size, bound = 0, 1 << 64
     with Progress("sample", sum(file.path.stat().st_size for file in files)) as progress:
-        for chunk in read_chunks(files, options.field, options.errors):
-            for line in texts_of(chunk, options.field, options.errors):
+        for chunk in options.chunks(files):
+            for line in texts_of(chunk, options.errors):
                 if not line or line.isspace() or is_heldout(line):
                     continue
                 if (value := choice.hash(line)) < bound:

@@ -24,7 +24,7 @@ class _FileState(NamedTuple):
 
 
 class _ModelState(NamedTuple):
-    """A model directory and the state of its files; a changed file gives a different state."""
+    """A model (a directory or a file) and its files; a changed file gives a different state."""
 
     directory: Path
     files: tuple[_FileState, ...]
@@ -45,7 +45,7 @@ def digest_at(path: Path | str) -> str:
 
 def _state_of(path: Path | str) -> _ModelState:
     directory = Path(path).resolve()
-    files = [f for place in (directory, directory / "best") for f in place.glob("*")]
+    files = [f for place in (directory, directory / "best") for f in (place, *place.glob("*"))]
     stats = [(f, f.stat()) for f in files if f.is_file()]
     states = sorted(_FileState(file, s.st_mtime_ns, s.st_size) for file, s in stats)
     return _ModelState(directory, tuple(states))

@@ -34,7 +34,9 @@ MIN_BATCH_SIZE = 8
 class DataSettings(Section):
     """The labelled texts."""
 
-    train: Name = Field(description="training texts: .csv, .tsv, .jsonl or .txt, plain or .gz")
+    train: Name = Field(
+        description="training texts: .csv, .tsv, .jsonl, .json, .txt, also compressed, or .parquet"
+    )
     test: Name = Field(description="test texts")
     validation: Name | None = Field(
         None, description="texts for early stopping (default: a share of the training texts)"

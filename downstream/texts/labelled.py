@@ -1,9 +1,9 @@
-"""Read labelled texts from CSV, TSV, JSON Lines or plain text files, plain or compressed.
+"""Read labelled texts from CSV, TSV, JSON Lines, JSON, Parquet or plain text files.
 
-A text is one column, or several joined by a space; a label is a string (JSON integers are
-converted). Anything that could silently change the training data is an error that names the file
-and the line: a missing column, rows of different lengths, an empty text or label, a NUL, bytes that
-are not UTF-8.
+A text is one column, or several joined by a space; a label is a string (integers in JSON and
+Parquet files are converted). Anything that could silently change the training data is an error that
+names the file and the line: a missing column, rows of different lengths, an empty text or label, a
+NUL, bytes that are not UTF-8, an empty line before the end of the file.
 
 Cost: one pass over the file; the texts are kept in memory. Imports neither torch nor scikit-learn.
 """
@@ -22,7 +22,8 @@ import numpy.typing as npt
 from bilm.errors import ConfigError, CorpusError
 from bilm.files.reading import open_regular
 from bilm.text.lines import LineReader
-from bilm.text.tables import Format, Table, checked_text, format_of, json_fields
+from bilm.text.records import numbered_lines, place_of, read_rows
+from bilm.text.tables import Format, checked_text, format_of
 
 Ids = npt.NDArray[np.int64]
 
@@ -57,7 +58,7 @@ class _Columns:
 
 @dataclass(frozen=True)
 class _Row:
-    line: int
+    place: str  # for error messages
     label: str | None
     text: str
 
@@ -83,9 +84,10 @@ def read_labelled(
     """Read a file of labelled texts.
 
     Args:
-        path: a .csv, .tsv, .jsonl or .txt file, plain or compressed (.gz, .bz2, .xz, .zst). A line
-            of a .txt file is a label, white space, and the text; it has no columns.
-        label_column: a name in the header (a key of .jsonl), or a number from 1.
+        path: a .csv, .tsv, .jsonl, .json or .txt file, plain or compressed (.gz, .bz2, .xz, .zst),
+            or a .parquet file. A line of a .txt file is a label, white space, and the text; it has
+            no columns. A .json file is an array of objects.
+        label_column: a name in the header (a key of .jsonl and .json), or a number from 1.
         text_columns: names or numbers of columns, which are joined by a space; empty cells are
             skipped.
         file_format: the format, if it does not follow from the extension.
@@ -100,7 +102,7 @@ def read_labelled(
     labels = []
     for row in rows:
         if not row.label:
-            raise CorpusError(f"{path}, line {row.line}: the label is empty; remove the row")
+            raise CorpusError(f"{row.place}: the label is empty; remove the row")
         labels.append(row.label)
     return LabelledTexts(tuple(row.text for row in rows), tuple(labels), str(path))
 
@@ -129,40 +131,39 @@ def _rows(
     reader = LineReader(path)
     if kind == "text":
         rows = _plain_rows(reader, columns.label is not None)
-    elif kind == "jsonl":
-        rows = _json_rows(reader, columns)
     else:
-        rows = _table_rows(reader, Table(kind, columns.names, header), columns)
+        rows = _column_rows(reader, kind, columns, header)
     for row in rows:
         if not row.text:
             where = "the line" if kind == "text" else "columns " + " and ".join(columns.texts)
-            raise CorpusError(
-                f"{path}, line {row.line}: the text is empty ({where}); remove the row"
-            )
+            raise CorpusError(f"{row.place}: the text is empty ({where}); remove the row")
         yield row
 
 
 def _plain_rows(reader: LineReader, labelled: bool) -> Iterator[_Row]:
-    for number, line in enumerate(reader.lines(), 1):
-        if not line.strip():
-            raise CorpusError(f"{reader.path}, line {number} is empty; remove it")
+    for number, line in numbered_lines(reader):
+        place = place_of(reader.path, "text", number)
         if not labelled:
-            yield _Row(number, None, line.strip())
+            yield _Row(place, None, line.strip())
             continue
         label, *rest = line.split(maxsplit=1)
-        yield _Row(number, label, rest[0].strip() if rest else "")
+        yield _Row(place, label, rest[0].strip() if rest else "")
 
 
-def _json_rows(reader: LineReader, columns: _Columns) -> Iterator[_Row]:
-    for number, line in enumerate(reader.lines(), 1):
-        place = f"{reader.path}, line {number}"
-        values = dict(zip(columns.names, json_fields(line, columns.names, place), strict=True))
-        parts = [_json_text(values[name], f"{place}: the field {name!r}") for name in columns.texts]
-        label = None if columns.label is None else _json_label(values[columns.label], place)
-        yield _Row(number, label, _joined(parts))
+def _column_rows(
+    reader: LineReader, kind: Format, columns: _Columns, header: bool | None
+) -> Iterator[_Row]:
+    for number, values in read_rows(reader, kind, columns.names, header):
+        place = place_of(reader.path, kind, number)
+        parts = [
+            _text(value, f"{place}: the field {name!r}")
+            for name, value in zip(columns.texts, values, strict=False)
+        ]
+        label = None if columns.label is None else _label(values[-1], place)
+        yield _Row(place, label, " ".join(part.strip() for part in parts if part.strip()))
 
 
-def _json_text(value: Any, what: str) -> str:
+def _text(value: Any, what: str) -> str:
     """Return a string, or the words of a list joined by spaces."""
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
         value = " ".join(value)
@@ -171,17 +172,7 @@ def _json_text(value: Any, what: str) -> str:
     return checked_text(value, what)
 
 
-def _json_label(value: Any, place: str) -> str:
+def _label(value: Any, place: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise CorpusError(f"{place}: the label is {value!r:.60}; expected a string or an integer")
     return checked_text(str(value).strip(), f"{place}: the label")
-
-
-def _table_rows(reader: LineReader, table: Table, columns: _Columns) -> Iterator[_Row]:
-    for row in table.rows(reader):
-        label = None if columns.label is None else row.cells[-1].strip()
-        yield _Row(row.line, label, _joined(row.cells[: len(columns.texts)]))
-
-
-def _joined(parts: Sequence[str]) -> str:
-    return " ".join(part.strip() for part in parts if part.strip())

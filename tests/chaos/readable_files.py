@@ -60,8 +60,8 @@ def read_store(sandbox: Sandbox) -> None:
 
 def read_input(path: Path) -> None:
     """Read a text file as data_tools.build_corpus does."""
-    for chunk in read_chunks(find_inputs([str(path)], None, "--input"), "text", "strict"):
-        texts_of(chunk, "text", "strict")
+    for chunk in read_chunks(find_inputs([str(path)], None, "--input")):
+        texts_of(chunk, "strict")
 
 
 def classify(sandbox: Sandbox) -> None:

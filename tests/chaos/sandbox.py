@@ -129,9 +129,10 @@ def make_artifacts(root: Path) -> None:
     _save_classifier(root / "classifier", root / "model", embedder)
     partial = root / "vectors.hdf5.partial"
     partial.mkdir()
-    header = {"format": "bilm-embeddings", "version": 1, "run": {"model": "m"}, "replaces": False}
+    header = {"format": "bilm-embeddings", "version": 2, "run": {"model": "m"}, "replaces": False}
     (partial / "run.json").write_text(json.dumps(header))
-    part = {"shapes": torch.tensor([[2, 1, 3]]), "values": torch.zeros(6)}
+    lines = torch.frombuffer(bytearray(b'[["a", "a"]]'), dtype=torch.uint8)
+    part = {"shapes": torch.tensor([[2, 1, 3]]), "values": torch.zeros(6), "lines": lines}
     save_file(part, partial / "part-00000000.safetensors")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bilm.corpus.predictions import predictions_of
 from bilm.corpus.reader import Corpus
 from bilm.errors import BilmError
 from data_tools import build_corpus, build_shards, build_vocab
@@ -42,6 +43,27 @@ def test_keeps_the_order_of_the_vocabulary(tmp_path: Path) -> None:
     assert words[3:] == ["a", "never", "b", "y", "z"]
     assert corpus.lexicon.counts.tolist() == [0, 0, 0, 1, 0, 2, 2, 1]
     assert corpus.vocabulary.words[3:] == ("a", "never", "b")
+
+
+def test_keeps_the_ids_of_special_words(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("b a z <UNK>\n")
+    (tmp_path / "v.txt").write_text("</S>\n<S>\n<UNK>\na\nb\n")
+    args = [
+        "--vocab",
+        tmp_path / "v.txt",
+        "--input",
+        tmp_path / "a.txt",
+        "--output",
+        tmp_path / "c",
+    ]
+    args += ["--heldout", 0, "--tokenizer", "whitespace", "--workers", 1]
+    build_shards.main(list(map(str, args)))
+    corpus = Corpus.open(tmp_path / "c")
+    assert corpus.vocabulary.words == ("</S>", "<S>", "<UNK>", "a", "b")
+    assert corpus.split("train").unknown_words == 2
+    slots = predictions_of(corpus, *corpus.block("train", 0))
+    assert slots.inputs.tolist() == [[1, 4, 3, 5, 2], [0, 2, 5, 3, 4]]
+    assert slots.targets.tolist() == [[4, 3, 2, 2, 0], [2, 2, 3, 4, 1]]
 
 
 @pytest.mark.parametrize("order", ["sorted", "alphabetical", "reversed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
 import resource
@@ -56,7 +57,7 @@ def run(*arguments: object, code: int = 0, **settings: object) -> subprocess.Com
 
 def datasets(path: Path) -> dict[str, np.ndarray]:
     with h5py.File(path) as file:
-        return {name: dataset[()] for name, dataset in file.items()}
+        return {name: dataset[()] for name, dataset in file.items() if name != "sentence_to_index"}
 
 
 def test_output_has_the_published_format(model: Path, tmp_path: Path) -> None:
@@ -71,8 +72,37 @@ def test_output_has_the_published_format(model: Path, tmp_path: Path) -> None:
         assert found[str(i)].shape == (3, len(LINES[i].split()), 12)
         assert found[str(i)].dtype == np.float32
         np.testing.assert_allclose(found[str(i)], array, atol=1e-6)
+    size = f"{output.stat().st_size:,} bytes"
+    summary = f"wrote {output}: 6 sentences, 9 words, arrays (3, words, 12) of float32, {size}"
+    assert done.stdout.strip() == summary
+    with h5py.File(output) as file:
+        tokens = [file[str(i)].attrs["tokens"].split() for i in range(len(LINES))]
+        assert tokens == [line.split() for line in LINES]
+        index = json.loads(file["sentence_to_index"][0])
+    assert index == {"The bank floods .": "0", "": "3", "Hello !": "2", LINES[4]: "4", "one": "5"}
     done = run("--model", model, "--input", text, "--output", output, code=2)
     assert "already exists" in done.stderr
+
+
+def test_reads_columns_and_encodings(model: Path, tmp_path: Path) -> None:
+    expected = Embedder.from_pretrained(model).embed([["caf\u00e9", "au", "lait"], ["one"]])
+    files = {
+        "a.csv": (
+            "id;text\n1;caf\u00e9 au lait\n2;one\n".encode("latin-1"),
+            ["--encoding", "latin1"],
+        ),
+        "a.json": (b'[{"body": "caf\\u00e9 au lait"}, {"body": "one"}]', []),
+        "sentences": ("caf\u00e9 au lait\none\n".encode("utf-16"), []),
+    }
+    for number, (name, (data, flags)) in enumerate(files.items()):
+        text, output = tmp_path / name, tmp_path / f"{number}.hdf5"
+        text.write_bytes(data)
+        fields = ["--field", "text", "--field", "body"]
+        run("--model", model, "--input", text, "--output", output, *fields, *flags)
+        found = datasets(output)
+        assert len(found) == 2
+        for i, array in enumerate(expected):
+            np.testing.assert_allclose(found[str(i)], array, atol=1e-6)
 
 
 def test_accepts_published_files_and_every_option(tmp_path: Path) -> None:
@@ -105,6 +135,9 @@ def test_accepts_published_files_and_every_option(tmp_path: Path) -> None:
         (["--batch-words", "0"], "--batch-words is 0"),
         (["--options", "options.json"], "either --model, or --options and --weights"),
         (["--input", "/nowhere.txt"], "/nowhere.txt does not exist"),
+        (["--format", "csv", "--field", "text"], "has no column 'text' in its header ['a line']"),
+        (["--encoding", "utf-99"], "'utf-99' is not a known encoding"),
+        (["--field", "a", "--field", "1"], "several fields must be names"),
     ],
 )
 def test_rejects_invalid_arguments(

@@ -131,9 +131,9 @@ def test_accepts_other_files_in_the_directory(corpus: Corpus) -> None:
 @pytest.mark.parametrize(
     ("array", "value", "message"),
     [
-        ("words_offset", 11, r"word ids \d+..11 are not all in 2..10"),
+        ("words_offset", 11, r"word ids \d+..11 are not all in 0..10"),
         ("words_offset", -1, "word ids -1.."),
-        ("words_offset", 1, "word ids 1.."),
+        ("words_offset", 1, "a sentence contains a boundary word"),
         ("lengths_offset", 0, "lengths of its sentences do not add up to 3 words"),
         ("lengths_offset", -1, "lengths of its sentences"),
         ("lengths_offset", 2**31 - 1, "lengths of its sentences"),

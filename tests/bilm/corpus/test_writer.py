@@ -97,8 +97,7 @@ def test_webdataset_reads_the_same_arrays(corpus: Corpus) -> None:
     [
         ([3, 4], [1, 2], "lengths sum to 3, but there are 2 ids"),
         ([3], [1, 0], "at least one word"),
-        ([3, 0], [2], "a sentence contains the word id 0; it must be at least 2"),
-        ([-5], [1], "a sentence contains the word id -5"),
+        ([-5], [1], "a sentence contains the word id -5; it must be at least 0"),
     ],
 )
 def test_rejects_invalid_sentences(
@@ -141,4 +140,24 @@ def test_writes_no_manifest_for_words_outside_the_lexicon(tmp_path: Path) -> Non
     splits = {"train": writer.close()}
     with pytest.raises(ValueError, match="contains the word id 3, but there are 3 types"):
         write_manifest(tmp_path, tokenizer=WHITESPACE, options={}, vocabulary_size=3, splits=splits)
+    assert not (tmp_path / "corpus.json").exists()
+
+
+@pytest.mark.parametrize(("begin", "end", "unknown"), [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+def test_writes_no_manifest_for_boundary_words(
+    tmp_path: Path, begin: int, end: int, unknown: int
+) -> None:
+    special = [b""] * 3
+    special[begin], special[end], special[unknown] = SPECIAL
+    (tmp_path / "vocab.txt").write_bytes(b"\n".join(special))
+    write_lexicon(tmp_path, special, np.zeros(3, dtype=np.int64))
+    for word, split in ((unknown, "a"), (begin, "b"), (end, "c")):
+        writer = SplitWriter(tmp_path, split, 10)
+        writer.add(np.array([word], dtype=np.int32), np.array([1], dtype=np.int32))
+        splits = {"train": writer.close()}
+        if word != unknown:
+            with pytest.raises(ValueError, match="boundary words are implied"):
+                write_manifest(
+                    tmp_path, tokenizer=WHITESPACE, options={}, vocabulary_size=3, splits=splits
+                )
     assert not (tmp_path / "corpus.json").exists()

@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from bilm.embedding import dump as embedding_dump
 from bilm.embedding.dump import EmbeddingDump, open_dump, partial_directory
+from bilm.embedding.vector_file import Line
 from bilm.errors import OutputError
 
 RUN = {"model": "m", "input": "i", "layers": "all"}
@@ -27,12 +28,19 @@ def arrays_of(start: int, stop: int, dtype: str = "float32") -> list[np.ndarray]
     return [rng.normal(size=(3, i % 4, 6)).astype(dtype) for i in range(start, stop)]
 
 
+def add(dump: EmbeddingDump, arrays: list[np.ndarray]) -> None:
+    """Append arrays with lines of as many words."""
+    lines = [Line(f"é {'w ' * array.shape[1]}", ["w"] * array.shape[1]) for array in arrays]
+    dump.append(arrays, lines)
+
+
 def check_complete(output: Path, expected: list[np.ndarray]) -> None:
     with h5py.File(output) as file:
-        assert set(file) == {str(i) for i in range(len(expected))}
+        assert set(file) == {"sentence_to_index", *(str(i) for i in range(len(expected)))}
         for i, array in enumerate(expected):
             assert file[str(i)].dtype == array.dtype
             np.testing.assert_array_equal(file[str(i)][()], array)
+            assert file[str(i)].attrs["tokens"].split() == ["w"] * array.shape[1]
         assert json.loads(file.attrs["bilm"]) == RUN
     assert not partial_directory(output).exists()
     assert [p.name for p in output.parent.iterdir()] == [output.name]
@@ -46,7 +54,7 @@ def test_writes_without_interruption(tmp_path: Path, compression: str | None, dt
     with open_dump(output, RUN, False) as dump:
         assert dump is not None
         for part in parts:
-            dump.append(part)
+            add(dump, part)
         assert dump.num_lines == 7
         assert not output.exists()
         dump.finish(compression)
@@ -57,8 +65,8 @@ def test_resumes_after_the_last_complete_part(tmp_path: Path) -> None:
     output = tmp_path / "out.hdf5"
     with open_dump(output, RUN, False) as dump:
         assert dump is not None
-        dump.append(arrays_of(0, 5))
-        dump.append(arrays_of(5, 9))
+        add(dump, arrays_of(0, 5))
+        add(dump, arrays_of(5, 9))
     directory = partial_directory(output)
     (directory / ".part-00000002.safetensors.abc").write_bytes(b"half a part")
     (directory / ".joined.hdf5.abc").write_bytes(b"half a file")
@@ -66,7 +74,7 @@ def test_resumes_after_the_last_complete_part(tmp_path: Path) -> None:
         assert dump is not None
         assert (dump.num_lines, dump.num_parts, dump.is_joined) == (9, 2, False)
         assert not list(directory.glob(".*"))
-        dump.append(arrays_of(9, 10))
+        add(dump, arrays_of(9, 10))
         dump.finish(None)
     check_complete(output, [*arrays_of(0, 5), *arrays_of(5, 9), *arrays_of(9, 10)])
 
@@ -100,8 +108,8 @@ def test_resumes_after_a_kill_near_the_end(
     monkeypatch.setattr(embedding_dump, "_clear", killed_clear)
     with suppress(Killed), open_dump(output, RUN, False) as dump:
         assert dump is not None
-        dump.append(arrays_of(0, 5))
-        dump.append(arrays_of(5, 6))
+        add(dump, arrays_of(0, 5))
+        add(dump, arrays_of(5, 6))
         dump.finish(None)
     monkeypatch.undo()
     assert partial_directory(output).exists()
@@ -118,7 +126,7 @@ def test_resumes_after_a_kill_near_the_end(
 def unfinished(output: Path) -> None:
     with open_dump(output, RUN, False) as dump:
         assert dump is not None
-        dump.append(arrays_of(0, 5))
+        add(dump, arrays_of(0, 5))
 
 
 def test_rejects_or_replaces_another_run(tmp_path: Path) -> None:
@@ -142,7 +150,7 @@ def test_keeps_existing_file_until_the_new_one_is_complete(tmp_path: Path) -> No
         pass
     with open_dump(output, RUN, True) as dump:
         assert dump is not None
-        dump.append(arrays_of(0, 5))
+        add(dump, arrays_of(0, 5))
     assert output.read_text() == "mine"
     with pytest.raises(OutputError, match="--overwrite"), open_dump(output, RUN, False):
         pass
@@ -177,7 +185,7 @@ def test_keeps_unrelated_files(tmp_path: Path) -> None:
     mine.write_text("mine")
     with open_dump(output, RUN, False) as dump:
         assert dump is not None
-        dump.append(arrays_of(0, 1))
+        add(dump, arrays_of(0, 1))
         dump.finish(None)
     assert output.exists()
     assert mine.read_text() == "mine"
@@ -223,7 +231,8 @@ def test_rejects_part_with_wrong_shapes(tmp_path: Path, shapes: torch.Tensor) ->
     output = tmp_path / "out.hdf5"
     unfinished(output)
     part = partial_directory(output) / "part-00000000.safetensors"
-    save_file({"shapes": shapes, "values": torch.zeros(6)}, part)
+    lines = torch.frombuffer(bytearray(b'[["a", "a"]]'), dtype=torch.uint8)
+    save_file({"shapes": shapes, "values": torch.zeros(6), "lines": lines}, part)
     with pytest.raises(OutputError, match="is damaged"):
         finish(output)
     assert not output.exists()
@@ -237,3 +246,29 @@ def test_rejects_incomplete_header(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="use --overwrite"), open_dump(output, RUN, False):
         pass
     assert output.read_text() == "mine"
+
+
+@pytest.mark.parametrize("lines", [b"", b"[", b"[1]", b"[[]]", b'[["a"], ["b"]]', b"\xff"])
+def test_rejects_part_with_wrong_lines(tmp_path: Path, lines: bytes) -> None:
+    output = tmp_path / "out.hdf5"
+    unfinished(output)
+    part = partial_directory(output) / "part-00000000.safetensors"
+    tensors = {"shapes": torch.tensor([[2, 3]]), "values": torch.zeros(6)}
+    if lines:  # otherwise as in an earlier version
+        tensors["lines"] = torch.frombuffer(bytearray(lines), dtype=torch.uint8)
+    save_file(tensors, part)
+    with pytest.raises(OutputError, match="is damaged"):
+        finish(output)
+    assert not output.exists()
+
+
+def test_rejects_unfinished_output_of_an_earlier_version(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    unfinished(output)
+    header = {"format": "bilm-embeddings", "version": 1, "run": RUN, "replaces": False}
+    (partial_directory(output) / "run.json").write_text(json.dumps(header))
+    with (
+        pytest.raises(OutputError, match="version: 1 before, 2 now"),
+        open_dump(output, RUN, False),
+    ):
+        pass

@@ -112,11 +112,54 @@ def test_accepts_unusual_input(embedder: Embedder, sentences: Any, state: Any) -
 
 
 @pytest.mark.parametrize(
+    "sentences",
+    [
+        np.array([["The", "bank"], ["Hello", "!"]]),
+        np.array([["The", "bank"], ["Hello", "!"]], dtype=object),
+        np.array([["The", "bank"], ["Hello", "!"], None], dtype=object)[:2],
+        [np.array(["The", "bank"]), np.array(["Hello", "!"], dtype=object)],
+        [[np.str_("The"), np.str_("bank")], ("Hello", "!")],
+    ],
+)
+def test_accepts_arrays_of_words(embedder: Embedder, sentences: Any) -> None:
+    expected = embedder.embed([["The", "bank"], ["Hello", "!"]])
+    for found in (embedder.embed(sentences), embedder.stream(sentences)):
+        for array, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(array, other, atol=1e-6)
+
+
+def test_accepts_arrays_of_raw_strings() -> None:
+    torch.manual_seed(0)
+    model = PretrainedBiLm(BiLm(tiny_model_config(), None), None, MosesTokenizer())
+    for texts in (np.array(["It rains."]), np.array(["It rains."], dtype=object)):
+        assert Embedder(model).embed(texts)[0].shape == (3, 3, 12)
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_keeps_the_mode_of_the_model(is_training: bool) -> None:
+    torch.manual_seed(0)
+    model = BiLm(tiny_model_config(dropout=0.5), None).train(is_training)
+    frozen = next(model.bilstm.parameters()).requires_grad_(False)
+    embedder = Embedder(PretrainedBiLm(model))
+    first, second = (embedder.embed([["a", "word"]])[0] for _ in range(2))
+    np.testing.assert_allclose(first, second, atol=1e-6)  # without dropout
+    assert all(module.training == is_training for module in model.modules())
+    assert [p is frozen for p in model.parameters()] == [
+        not p.requires_grad for p in model.parameters()
+    ]
+    with torch.no_grad():
+        for parameter in model.bilstm.parameters():
+            parameter.mul_(2.0)
+    assert abs(embedder.embed([["a", "word"]])[0] - first).max() > 1e-3  # it shares the weights
+
+
+@pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
         ({"sentences": "one sentence"}, TypeError, "pass .sentence."),
         ({"sentences": ["raw text"]}, ValueError, "pass lists of words"),
         ({"sentences": [["a", 3]]}, TypeError, "sentence 0 contains 3"),
+        ({"sentences": np.zeros((2, 2))}, TypeError, "sentence 0 contains 0.0"),
         ({"sentences": [["a"]], "state": "fresh"}, ValueError, "state is 'fresh'"),
         ({"sentences": [["a"]], "batch_size": 0}, ValueError, "batch_size is 0"),
     ],

@@ -61,7 +61,7 @@ def test_eight_threads_share_one_embedder() -> None:
     torch.manual_seed(0)
     pretrained = PretrainedBiLm(BiLm(tiny_model_config(), None))
     texts = [
-        [[f"word{(7 * thread + 3 * i + k) % 60}" for k in range(5)] for i in range(40)]
+        [[f"word{(7 * thread + 3 * i + k) % 60}" for k in range(5)] for i in range(200)]
         for thread in range(8)
     ]
     expected = [Embedder(pretrained).embed(text) for text in texts]

@@ -15,6 +15,7 @@ import torch
 
 from bilm.errors import CheckpointError
 from bilm.model.language_model import BiLm
+from bilm.pretrained import published_weights
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.pretrained.published_weights import load_published, save_published
 from tests.conftest import GOLDEN, tiny_model_config
@@ -159,8 +160,49 @@ def test_rejects_truncated_file(share: float, tmp_path: Path) -> None:
     path = tmp_path / "weights.hdf5"
     data = WEIGHTS.read_bytes()
     path.write_bytes(data[: int(len(data) * share)])
-    with pytest.raises(CheckpointError, match="not an intact HDF5 file"):
+    message = "not an intact HDF5 file" if share > 0.0 else "is not an HDF5 file"
+    with pytest.raises(CheckpointError, match=message):
         load_published(OPTIONS, path)
+
+
+def test_rejects_file_of_another_format(tmp_path: Path) -> None:
+    path = tmp_path / "weights.hdf5"
+    path.write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(CheckpointError, match=r"is not an HDF5 file; .* download them again"):
+        load_published(OPTIONS, path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_rejects_file_without_permission(tmp_path: Path) -> None:
+    path = tmp_path / "weights.hdf5"
+    path.write_bytes(WEIGHTS.read_bytes())
+    path.chmod(0)
+    with pytest.raises(CheckpointError, match=r"cannot read .*weights\.hdf5: Permission denied"):
+        load_published(OPTIONS, path)
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        ("allocate", MemoryError(), "the weights need 4[0-9]{2},[0-9]{3} bytes"),
+        (
+            "allocate",
+            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+            "the weights need",
+        ),
+        ("_datasets", MemoryError("Unable to allocate 1 GiB"), "Unable to allocate 1 GiB"),
+    ],
+)
+def test_reports_lack_of_memory(
+    function: str, error: Exception, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(published_weights, function, fail)
+    with pytest.raises(CheckpointError, match=f"not enough memory to read .*: {message}") as caught:
+        load_published(OPTIONS, WEIGHTS)
+    assert "intact" not in str(caught.value)
 
 
 def test_rejects_missing_weights(tmp_path: Path) -> None:

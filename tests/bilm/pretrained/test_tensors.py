@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from bilm.errors import CheckpointError, OutputError
 from bilm.pretrained import tensors as tensors_module
@@ -30,6 +32,15 @@ def test_round_trip(tmp_path: Path) -> None:
             file.tensor("c")
         with pytest.raises(CheckpointError, match="not an intact"):
             file.dtype_and_shape("c")
+
+
+def test_files_have_the_format_metadata_and_old_ones_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    save_tensors(TENSORS, path)
+    with safe_open(path, framework="pt") as file:
+        assert file.metadata() == {"format": "pt"}
+    save_file(TENSORS, path)  # as before, without metadata
+    assert load_tensors(path).keys() == TENSORS.keys()
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80\x04\x95pickle", b"\xff" * 7 + b"\x7f{"])
@@ -60,7 +71,7 @@ def test_rejects_truncated_missing_and_irregular_files(tmp_path: Path) -> None:
 def test_failed_write_raises_os_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str, number: int
 ) -> None:
-    def fail(tensors: object, path: object) -> None:
+    def fail(tensors: object, path: object, metadata: object) -> None:
         raise tensors_module.SafetensorError(message)
 
     monkeypatch.setattr(tensors_module, "save_file", fail)

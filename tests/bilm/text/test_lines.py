@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bilm.errors import CorpusError
+from bilm.errors import ConfigError, CorpusError
 from bilm.text.lines import COMPRESSIONS, LineReader
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -125,3 +125,47 @@ def test_rejects_anything_but_regular_files(tmp_path: Path) -> None:
             list(LineReader(path).lines())
     with pytest.raises(CorpusError, match=r"cannot read .*none\.txt: No such file"):
         list(LineReader(tmp_path / "none.txt").lines())
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("block_bytes", [1, 7, 1 << 16])
+def test_recognizes_utf_16_by_its_byte_order_mark(
+    tmp_path: Path, encoding: str, suffix: str, block_bytes: int
+) -> None:
+    lines = ["é日😀", "", "two words"] * (1 if block_bytes < 100 else 30_000)
+    text = "\r\n".join(lines)
+    mark = "" if encoding == "utf-16" else "\ufeff"  # "utf-16" writes the mark itself
+    path = write(tmp_path / f"a.txt{suffix}", COMPRESS[suffix]((mark + text).encode(encoding)))
+    blocks = list(LineReader(path).blocks(block_bytes))
+    assert [line for block in blocks for line in block.lines()] == lines
+    assert "".join(LineReader(path).pieces()) == text
+
+
+def test_reads_other_encodings(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", "caf\xe9\nna\xefve\n".encode("latin-1"))
+    assert list(LineReader(path, encoding="latin-1").lines()) == ["café", "naïve"]
+    path.write_bytes("日本\n".encode("shift_jis"))
+    assert list(LineReader(path, encoding="shift_jis").lines()) == ["日本"]
+    for name in ("utf-99", "base64", "zlib", "a\0b"):
+        with pytest.raises(ConfigError, match="is not a known encoding"):
+            LineReader(path, encoding=name)
+
+
+def test_rejects_or_replaces_bytes_outside_the_encoding(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", b"ok\nna\xefve\n")
+    with pytest.raises(CorpusError, match=r"a\.txt is not ascii, in or after line 1: ordinal not"):
+        list(LineReader(path, encoding="ascii").lines())
+    assert list(LineReader(path, "replace", encoding="ascii").lines()) == ["ok", "na\ufffdve"]
+    path.write_bytes("\ufeffab".encode("utf-16-le")[:-1])
+    with pytest.raises(CorpusError, match=r"is not utf-16.*truncated data"):
+        list(LineReader(path).lines())
+
+
+def test_pieces_are_valid_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", b"\xef\xbb\xbf" + TEXT)
+    assert "".join(LineReader(path).pieces()) == TEXT.decode()
+    path.write_bytes(b"ok\n\xff\n")
+    with pytest.raises(CorpusError, match=r"a\.json, line 2 is not UTF-8: it has the byte 0xff"):
+        list(LineReader(path).pieces())
+    assert "".join(LineReader(path, "replace").pieces()) == "ok\n\ufffd\n"

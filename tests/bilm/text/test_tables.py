@@ -13,13 +13,18 @@ from bilm.text.tables import Format, Table, checked_text, format_of, json_fields
 
 def rows(path: Path, table: Table, content: str) -> list[tuple[int, list[str]]]:
     path.write_bytes(content.encode())
-    return [(row.line, row.cells) for row in table.rows(LineReader(path))]
+    return [(row.number, row.cells) for row in table.rows(LineReader(path))]
 
 
 def test_format_follows_from_the_extension() -> None:
     assert format_of(Path("a.csv")) == "csv"
     assert format_of(Path("a.b.jsonl.zst")) == "jsonl"
     assert format_of(Path("a.tok.gz")) == "text"
+    assert format_of(Path("a.json.gz")) == "json"
+    assert format_of(Path("a.parquet")) == "parquet"
+    assert format_of(Path("sentences"), "text") == "text"
+    with pytest.raises(CorpusError, match="Parquet files are compressed internally"):
+        format_of(Path("a.parquet.gz"), "text")
     with pytest.raises(CorpusError, match=r"extension '\.pdf'; .* pass --format csv\|tsv\|jsonl"):
         format_of(Path("a.pdf.xz"))
 
@@ -118,7 +123,7 @@ def test_json_fields_returns_values_in_order() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("[1]", r"f, line 3 is '\[1\]'; expected a JSON object"),
+        ("[1]", r"f, line 3 is \[1\]; expected a JSON object"),
         ("{", "f, line 3 is not a JSON object: Expecting"),
         ("", "f, line 3 is not a JSON object"),
         ("[" * 100_000, "f, line 3 is not a JSON object"),
@@ -139,3 +144,37 @@ def test_checked_text_rejects_or_replaces_characters(text: str) -> None:
     ):
         checked_text(text, "it", hint=", or ask")
     assert checked_text(text, "it", "replace") == "a\ufffdb"
+
+
+@pytest.mark.parametrize(
+    ("columns", "content", "expected"),
+    [
+        (("text",), "id;text\n1;a, b\n", ["a, b"]),
+        (("text", "id"), 'id;text\n1;"a; b"\n', ["a; b", "1"]),
+        (("text",), '"id";"text"\n"1";"a, b"\n', ["a, b"]),
+        (("2",), "1;a, b\n2;c\n", ["a, b"]),
+        (("1",), "a;1\nb;2\n", ["a"]),
+        # Files with commas
+        (("text",), "id,text\n1,a; b\n", ["a; b"]),
+        (("2",), "1,a; b\n2,c; d\n", ["a; b"]),
+        (("1",), "a; b\nc\n", ["a; b"]),
+        (("1",), '"1","a; b"\n', ["1"]),
+        (("text",), "text\na; b\n", ["a; b"]),
+    ],
+)
+def test_detects_semicolons(
+    tmp_path: Path, columns: tuple[str, ...], content: str, expected: list[str]
+) -> None:
+    for strict in (True, False):
+        table = Table("csv", columns, strict=strict)
+        assert rows(tmp_path / "a.csv", table, content)[0][1] == expected
+
+
+def test_rejects_ambiguous_name_in_lenient_table(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="the header contains 'a' more than once"):
+        rows(tmp_path / "a.csv", Table("csv", ("a",), strict=False), "a,a\n1,2\n")
+
+
+@pytest.mark.parametrize("end", ["\n\n", "  \n", "\t\n \n"])
+def test_skips_trailing_blank_lines(tmp_path: Path, end: str) -> None:
+    assert rows(tmp_path / "a.csv", Table("csv", ("b",)), f"a,b\n1,2\n{end}") == [(2, ["2"])]

@@ -1,24 +1,26 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
 from bilm.errors import CorpusError
 from bilm.text.characters import SPECIAL_WORDS
-from bilm.text.vocabulary import (
-    BEGIN_SENTENCE_ID,
-    END_SENTENCE_ID,
-    MAX_VOCABULARY_BYTES,
-    UNKNOWN_ID,
-    Vocabulary,
-)
+from bilm.text.vocabulary import MAX_VOCABULARY_BYTES, SpecialIds, Vocabulary
 from tests.conftest import GOLDEN
 
 
-def test_special_ids_follow_the_special_words() -> None:
-    ids = (BEGIN_SENTENCE_ID, END_SENTENCE_ID, UNKNOWN_ID)
-    assert [SPECIAL_WORDS[i] for i in ids] == ["<S>", "</S>", "<UNK>"]
+@pytest.mark.parametrize("order", list(itertools.permutations(SPECIAL_WORDS)))
+def test_special_words_keep_the_ids_of_the_file(order: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_text("".join(f"{word}\n" for word in [*order, "the"]))
+    vocabulary = Vocabulary.read(path)
+    assert vocabulary.words == (*order, "the")
+    assert vocabulary.special_ids == SpecialIds(*map(order.index, ("<S>", "</S>", "<UNK>")))
+    assert vocabulary["no such word"] == vocabulary["<UNK>"] == order.index("<UNK>")
+    vocabulary.write(tmp_path / "copy.txt")
+    assert (tmp_path / "copy.txt").read_bytes() == path.read_bytes()
 
 
 def test_reads_and_writes_published_format(tmp_path: Path) -> None:
@@ -41,6 +43,7 @@ def test_reads_and_writes_published_format(tmp_path: Path) -> None:
         (b"", "first lines must be"),
         (b"the\nof\n", "first lines must be"),
         (b"<S>\n</S>\nthe\n", "first lines must be"),
+        (b"<S>\n<S>\n<UNK>\nthe\n", "first lines must be"),
         (b"<S>\n</S>\n<UNK>\nthe\nof\nthe\n", "'the' occurs twice.*lines 4 and 6"),
         (b"<S>\n</S>\n<UNK>\n\nthe\n", "line 4"),
         (b"<S>\n</S>\n<UNK>\nof the\n", "line 4"),

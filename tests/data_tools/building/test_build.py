@@ -88,7 +88,7 @@ def test_output_does_not_depend_on_number_of_workers(
     lines = [f"{a} . The {b} ." for a, b in zip(make_lines(2000), make_lines(2000, 1), strict=True)]
     path.write_text("\n".join(lines), encoding="utf-8")
     flags = ["--lines", "documents", "--shuffle", shuffle, "--shard-words", 5000, "--seed", 3]
-    assert len(list(read_chunks(find_inputs([str(path)], None, "--input"), "text", "strict"))) > 20
+    assert len(list(read_chunks(find_inputs([str(path)], None, "--input")))) > 20
     built = [
         digests(build(path, tmp_path / f"corpus{n}", *flags, "--workers", n)) for n in (1, 2, 3)
     ]

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bilm.errors import CorpusError
 from data_tools.building.counting import FinalOrder, TypeCounter, rank_correlation
+from tests.data_tools.corpus_building import build
 
 
 def test_adds_counts_of_many_types() -> None:
@@ -47,3 +49,22 @@ def test_rank_correlation_matches_scipy() -> None:
         assert rank_correlation(a, b) == pytest.approx(scipy_stats.spearmanr(a, b).statistic)
     assert rank_correlation(np.arange(9), np.arange(9) ** 3) == pytest.approx(1)
     assert rank_correlation(np.arange(9), np.zeros(9, np.int64)) == 1
+
+
+@pytest.mark.parametrize(
+    ("num_long", "lines", "is_warned"),
+    [
+        (0, "sentences", False),
+        (1, "sentences", False),
+        (2, "sentences", True),
+        (2, "documents", False),
+    ],
+)
+def test_warns_about_documents_as_sentences(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, num_long: int, lines: str, is_warned: bool
+) -> None:
+    text = ["word " * 101] * num_long + ["a short sentence"] * (10 - num_long)
+    (tmp_path / "a.txt").write_text("\n".join(text))
+    build(tmp_path / "a.txt", tmp_path / "corpus", "--heldout", 0, "--lines", lines)
+    warned = "20% of the lines have more than 100 words. If each line is a document, use --lines"
+    assert (warned in caplog.text) == is_warned

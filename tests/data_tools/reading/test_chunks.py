@@ -21,11 +21,11 @@ from tests.data_tools.corpus_reading import REPOSITORY, digests, sentences
 NOISE = "".join(f"{i * 7919 % 10007} " + "\n" * (i % 11 == 0) for i in range(20_000)).encode()
 
 
-def read(path: Path, field: str = "text") -> list[tuple[int, str]]:
+def read(path: Path) -> list[tuple[int, str]]:
     """Return the texts of a file with their line numbers."""
     result: list[tuple[int, str]] = []
-    for chunk in read_chunks(find_inputs([str(path)], None, "--input"), field, "strict"):
-        texts = texts_of(chunk, field, "strict")
+    for chunk in read_chunks(find_inputs([str(path)], None, "--input")):
+        texts = texts_of(chunk, "strict")
         result += zip(chunk.line_numbers, texts, strict=True)
     assert chunk.bytes_read == path.stat().st_size
     return result
@@ -41,12 +41,16 @@ def test_reads_texts_and_line_numbers_of_all_formats(
         "a.jsonl": b'{"text": "one"}\n\n{"text": "three"}\n',
         "a.csv": b'id,text\n1,"two\nlines"\n2,four\n',
         "a.tsv": b'text\tid\n"two\t1\n',
+        "b.csv": b'id;text\n1;"two\nlines"\n2;four\n',
+        "a.json": b'["one", {"text": "two"}]',
     }
     expected = {
         "a.txt": [(1, "one"), (2, ""), (3, "three")],
         "a.jsonl": [(1, "one"), (2, ""), (3, "three")],
         "a.csv": [(2, "two\nlines"), (4, "four")],
         "a.tsv": [(2, '"two')],
+        "b.csv": [(2, "two\nlines"), (4, "four")],
+        "a.json": [(1, "one"), (2, "two")],
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
@@ -56,7 +60,7 @@ def test_reads_texts_and_line_numbers_of_all_formats(
 def test_bytes_read_adds_up_over_files(tmp_path: Path) -> None:
     for name in ("a.txt", "b.csv"):
         (tmp_path / name).write_text("text\nx\n")
-    chunks = list(read_chunks(find_inputs([f"{tmp_path}/*"], None, "--input"), "text", "strict"))
+    chunks = list(read_chunks(find_inputs([f"{tmp_path}/*"], None, "--input")))
     assert [chunk.bytes_read for chunk in chunks] == [7, 14]
 
 
@@ -146,7 +150,10 @@ def test_replaces_invalid_characters(tmp_path: Path) -> None:
         ("a.jsonl", b'{"text": "\\ud800"}\n', r"line 1: .*unpaired surrogate.*--errors replace"),
         ("a.csv", b"id,body\n1,x\n", r"no column 'text' in its header \['id', 'body'\]"),
         ("a.csv", b"id,text\n1,x\n2\n", r"a\.csv, line 3 has 1 columns, but"),
-        ("a.csv", b"id,text\n1,\xff\n", r"a\.csv, line 2 is not UTF-8"),
+        ("a.csv", b"id,text\n1,\xff\n", r"a\.csv, line 2 is not UTF-8.*pass its --encoding"),
+        ("a.json", b'["x", 3]', r"a\.json, item 2 is 3; expected a JSON object"),
+        ("a.json", b'{"text": "x"}\n', r"a\.json does not contain a JSON array.*--format jsonl"),
+        ("a.parquet", b"x\n", r"a\.parquet is not an intact Parquet file"),
     ],
 )
 def test_rejects_damaged_input(tmp_path: Path, name: str, data: bytes, message: str) -> None:
@@ -194,3 +201,38 @@ def test_rejects_long_line_without_reading_it(tmp_path: Path) -> None:
     assert started.wait(timeout=60) == 2
     assert "line 2 has more than 16,777,216 bytes" in started.stderr.read()
     assert peak < 160 << 20
+
+
+def test_reads_files_of_different_shape(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "a.csv").write_text("id;text\n1;a b\n")
+    (tmp_path / "b.jsonl").write_text('\n{"body": "c"}\n{"body": "d"}\n')
+    (tmp_path / "c.json").write_text('[{"body": "e", "text": "f"}]')
+    parquet.write_table(pyarrow.table({"body": ["g h"]}), tmp_path / "d.parquet")
+    (tmp_path / "e.txt").write_bytes("i\n".encode("utf-16"))
+    corpus = build(
+        tmp_path / "?.*", tmp_path / "out", "--field", "text", "--field", "body", *IN_ORDER
+    )
+    assert sentences(corpus) == [["a", "b"], ["c"], ["d"], ["f"], ["g", "h"], ["i"]]
+    reject(
+        tmp_path, "?.*", "--field", "x", "--field", "y", message="none of the fields x, y is pre"
+    )
+    reject(
+        tmp_path, "?.*", "--field", "text", "--field", "2", message="several fields must be names"
+    )
+
+
+def test_reads_other_encodings(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("text\ncafé au lait\n".encode("latin-1"))
+    corpus = build(tmp_path / "a.csv", tmp_path / "c", "--encoding", "latin-1", *IN_ORDER)
+    assert sentences(corpus) == [["café", "au", "lait"]]
+    reject(
+        tmp_path, "a.csv", "--encoding", "latin-99", message="'latin-99' is not a known encoding"
+    )
+
+
+def test_requires_pyarrow_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bilm.text.parquet.importlib.util.find_spec", lambda name: None)
+    (tmp_path / "a.txt").write_bytes(b"\xff\n")
+    (tmp_path / "b.parquet").write_text("x")
+    reject(tmp_path, "*", message=r"b\.parquet requires pyarrow; install it with pip install 'bilm")

@@ -151,3 +151,56 @@ def test_rejects_long_lines(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"label,text\n") + gzip.compress(b"x" * (1 << 20)) * 20)
     with pytest.raises(CorpusError, match="line 2 has more than 16,777,216"):
         read_labelled(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", "x one\ny two\n\n"),
+        ("a.txt", "x one\ny two\n\n \n\t"),
+        ("a.csv", "label,text\nx,one\ny,two\n\n"),
+        ("a.csv", "label,text\nx,one\ny,two\n  \n"),
+        ("a.csv", "label;text\nx;one\ny;two\n\n"),
+        ("a.tsv", "label\ttext\nx\tone\ny\ttwo\n\n"),
+        ("a.jsonl", '{"label": "x", "text": "one"}\n{"label": "y", "text": "two"}\n\n \n'),
+        ("a.json", '[{"label": "x", "text": "one"}, {"label": "y", "text": ["two"]}]\n\n'),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_trailing_blank_lines_are_no_error(
+    tmp_path: Path, name: str, content: str, encoding: str
+) -> None:
+    (tmp_path / name).write_bytes(content.encode(encoding))
+    data = read_labelled(tmp_path / name)
+    assert (data.labels, data.texts) == (("x", "y"), ("one", "two"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", "x one\n\ny two\n"),
+        ("a.jsonl", '{"label": "x", "text": "one"}\n\n{"label": "y", "text": "two"}\n'),
+    ],
+)
+def test_rejects_blank_lines_between_rows(tmp_path: Path, name: str, content: str) -> None:
+    with pytest.raises(CorpusError, match="line 2 is empty; remove it"):
+        read_labelled(write(tmp_path / name, content))
+
+
+def test_reads_parquet(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table({"label": [1, 0], "text": ["one", " "], "more": [["a", "b"], ["c"]]})
+    path = tmp_path / "a.parquet"
+    parquet.write_table(table, path)
+    data = read_labelled(path, text_columns=("text", "more"))
+    assert (data.labels, data.texts) == (("1", "0"), ("one a b", "c"))
+    assert read_texts(path, text_columns=("3",)) == ("a b", "c")
+    with pytest.raises(CorpusError, match=r"a\.parquet, row 2: the text is empty"):
+        read_labelled(path)
+
+
+def test_reads_array_of_strings_as_texts(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", '["one", "two"]')
+    assert read_texts(path) == ("one", "two")
+    with pytest.raises(CorpusError, match="item 1 is 'one'; expected a JSON object"):
+        read_labelled(path)
