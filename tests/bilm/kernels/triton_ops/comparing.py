@@ -10,7 +10,8 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # The greatest difference, relative to the greatest absolute value of the reference if that is above
 # 1. Triton's interpreter truncates values to bfloat16, with an error of 2 ** -8 that adds up over
 # time steps and sums.
-TOLERANCES = {torch.float32: 1e-6, torch.bfloat16: 4e-2}
+# A GPU approximates exp.
+TOLERANCES = {torch.float32: 1e-6 if DEVICE == "cpu" else 5e-6, torch.bfloat16: 4e-2}
 DTYPES = list(TOLERANCES)
 
 
