@@ -4,6 +4,10 @@ BIN := .venv/bin
 DEMO := demo
 DATA := ../shared/data
 
+# The task of the demo and the training of its heads.
+DEMO_TASK := --train $(DEMO)/text/train.csv --test $(DEMO)/text/test.csv --tokenized \
+	--model $(DEMO)/run/best --epochs 20 --patience 20 --learning-rate 0.01 --seeds 2 --overwrite
+
 .PHONY: help install demo test check bench chaos results clean
 
 help:                       ## list the targets
@@ -23,12 +27,12 @@ demo: .venv/.installed      ## run the whole pipeline on generated text (a few m
 		--input $(DEMO)/text/train.txt --heldout $(DEMO)/text/heldout.txt --output $(DEMO)/corpus
 	PATH="$(CURDIR)/$(BIN):$$PATH" deepspeed --quiet --num_gpus 2 launch/pretrain.py \
 		--config configs/demo.json data.corpus=$(DEMO)/corpus train.output_dir=$(DEMO)/run
-	$(BIN)/python -m downstream.classify --model $(DEMO)/run/best --train $(DEMO)/text/train.csv \
-		--test $(DEMO)/text/test.csv --output $(DEMO)/classifier --overwrite --tokenized \
-		--mix trainable,frozen,learned,top >$(DEMO)/classifier.log
-	$(BIN)/python -m downstream.baselines --model $(DEMO)/run/best --which tfidf,untrained \
-		--train $(DEMO)/text/train.csv --test $(DEMO)/text/test.csv --tokenized \
-		--output $(DEMO)/baselines --overwrite >$(DEMO)/baselines.log
+	$(BIN)/python -m downstream.classify $(DEMO_TASK) --head bilstm --encoder-dim 64 \
+		--mix trainable --output $(DEMO)/classifier >$(DEMO)/classifier.log
+	$(BIN)/python -m downstream.classify $(DEMO_TASK) --head mean_max --mix layer:0,trainable \
+		--output $(DEMO)/pooled >$(DEMO)/pooled.log
+	$(BIN)/python -m downstream.baselines $(DEMO_TASK) --head bilstm --encoder-dim 64 \
+		--mix trainable --which tfidf,untrained --output $(DEMO)/baselines >$(DEMO)/baselines.log
 	$(BIN)/python -m experiments.demo_summary $(DEMO)
 
 test: .venv/.installed      ## run all tests except the chaos tests

@@ -31,6 +31,7 @@ from bilm.corpus.batches import BatchStream
 from bilm.corpus.global_batch import GlobalBatch
 from bilm.corpus.reader import Corpus
 from bilm.distributed.process import keep_freed_memory
+from bilm.kernels.dropout import active_seed, dropout
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm, training_objective
 from bilm.training.config import Config, load_config
@@ -96,9 +97,11 @@ class Parts:
         lstm_forward = time.perf_counter() - begun
 
         def run_softmax() -> None:
-            stacked = torch.stack([top.flatten(0, 1) for top in tops])
-            dropped = F.dropout(stacked, self.config.model.dropout, True)
-            losses = softmax(dropped, targets.transpose(1, 2).flatten(1), negatives)
+            rate, layers = self.config.model.dropout, self.config.model.lstm.num_layers
+            seed = active_seed(True, rate)
+            dropped = [dropout(top, rate, seed, layers, d) for d, top in enumerate(tops)]
+            stacked = torch.stack([top.flatten(0, 1) for top in dropped])
+            losses = softmax(stacked, targets.transpose(1, 2).flatten(1), negatives)
             training_objective(losses.sum(dim=1), self.rows).backward()
 
         self.timed("softmax", run_softmax)

@@ -27,12 +27,21 @@ from downstream.features.texts_to_layers import poolings_of
 from downstream.heads.mixes import layer_shares
 from downstream.heads.text_model import TextModel
 from downstream.settings.mix_kinds import MixKind
-from downstream.settings.sections import HeadTraining
+from downstream.settings.sections import (
+    DEFAULT_EPOCHS,
+    DEFAULT_HIDDEN_DIM,
+    DEFAULT_LEARNING_RATE,
+    DEFAULT_MAX_WORDS,
+    DEFAULT_VALIDATION_SHARE,
+    HeadTraining,
+)
 from downstream.tasks.classification import split_validation
 from downstream.texts.estimator_inputs import Texts, with_python_numbers
 from downstream.training.fit import fit, predict_probabilities
 
 Labels = Sequence[Any] | npt.NDArray[Any]
+
+_DEFAULTS = HeadTraining()
 
 
 class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEstimator):  # type: ignore[misc]
@@ -56,7 +65,7 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         *,
         mix: str | Sequence[float] = "average",
         pooling: str = "mean",
-        max_words: int = 400,
+        max_words: int = DEFAULT_MAX_WORDS,
         tokenizer: str | None = None,
     ) -> None:
         self.model = model
@@ -92,9 +101,9 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
 class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     """A classifier of raw texts: a frozen biLM, a mix of its pooled layers, and a head.
 
-    The head is that of `downstream.classify` and is trained in the same way: with AdamW, keeping
-    the weights of the epoch with the best validation accuracy. The same `random_state` gives the
-    same result.
+    The head is that of `downstream.classify`, with the same defaults, and is trained in the same
+    way: with AdamW, keeping the weights of the epoch with the best validation accuracy. The same
+    `random_state` gives the same result; an integer is the `--seed` of `downstream.classify`.
 
     Args:
         model: the path of a model directory, a run, or a directory of published files.
@@ -106,7 +115,7 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         batch_size: texts per step; by default 512, or less for small data sets.
         dropout: dropout rate of the text's vector.
         weight_decay: weight decay of the head.
-        hidden_dim: width of a hidden layer before the output; 0 for none.
+        hidden_dim: width of the hidden layer before the output; 0 for none.
         validation_share: share of each class that is used to choose the epoch and not for training.
             With None, or if no class has two texts, all texts are used for both.
         patience: stop after this many epochs without improvement.
@@ -122,20 +131,20 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         self,
         model: Path | str | None = None,
         *,
-        mix: str = "trainable",
-        pooling: str = "mean_max",
-        penalty: float = 1e-3,
-        epochs: int = 20,
-        learning_rate: float = 1e-3,
-        batch_size: int | None = None,
-        dropout: float = 0.3,
-        weight_decay: float = 0.01,
-        hidden_dim: int = 0,
-        validation_share: float | None = 0.1,
-        patience: int = 4,
-        max_words: int = 400,
+        mix: str = _DEFAULTS.mix.kinds[0],
+        pooling: str = _DEFAULTS.head.kind,
+        penalty: float = _DEFAULTS.mix.penalty,
+        epochs: int = DEFAULT_EPOCHS["pooled"],
+        learning_rate: float = DEFAULT_LEARNING_RATE["pooled"],
+        batch_size: int | None = _DEFAULTS.train.batch_size,
+        dropout: float = _DEFAULTS.head.dropout,
+        weight_decay: float = _DEFAULTS.train.weight_decay,
+        hidden_dim: int = DEFAULT_HIDDEN_DIM["pooled"],
+        validation_share: float | None = DEFAULT_VALIDATION_SHARE,
+        patience: int = _DEFAULTS.train.patience,
+        max_words: int = DEFAULT_MAX_WORDS,
         tokenizer: str | None = None,
-        random_state: int | np.random.RandomState | None = 0,
+        random_state: int | np.random.RandomState | None = _DEFAULTS.train.seed,
     ) -> None:
         self.model = model
         self.mix = mix
@@ -158,7 +167,7 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         texts = self._check_texts(X, reset=True)
         labels = self._check_labels(y, texts)
         embedder = self._check_reading()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._seed()
         train, validation = self._split(labels, seed)
         settings = self._settings(seed)
         source = PooledSource(self._read(texts, embedder), self.pooling)
@@ -201,6 +210,13 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         probabilities = self.predict_proba(X)
         chosen: npt.NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
         return chosen
+
+    def _seed(self) -> int:
+        """Return the seed of a head; an integer `random_state` is used as it is, like `--seed`."""
+        generator = check_random_state(self.random_state)
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(generator.randint(2**31 - 1))
 
     def _check_labels(self, y: Labels | None, texts: list[str]) -> Ids:
         """Set `classes_`, and return the labels as indices into it."""

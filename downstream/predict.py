@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from bilm.distributed.process import share_cores
-from bilm.errors import ConfigError, run_command
-from bilm.files.writing import atomic_file
+from bilm.errors import ConfigError, OutputError, run_command
+from bilm.files.writing import atomic_file, disk_full_message, is_disk_full
+from downstream.reports.pages import check_writable
 from downstream.settings.flags import names
 from downstream.settings.sections import Format
 from downstream.texts.labelled import read_texts
@@ -30,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parse(argv)
     if arguments.output.suffix not in (".csv", ".jsonl"):
         raise ConfigError(f"--output is {arguments.output}; its name must end in .csv or .jsonl")
+    if arguments.output.is_dir():
+        raise ConfigError(f"--output is {arguments.output}, which is a directory; name a file")
+    check_writable(arguments.output)
     texts = read_texts(
         arguments.input,
         text_columns=names(arguments.text_columns),
@@ -79,21 +84,36 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _write(path: Path, classes: Sequence[str], probabilities: npt.NDArray[np.float32]) -> None:
-    with atomic_file(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file) if path.suffix == ".csv" else None
+    text = _predictions(path.suffix, classes, probabilities)
+    try:
+        with atomic_file(path) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="")
+    except OSError as e:
+        if not is_disk_full(e):
+            raise
+        raise OutputError(disk_full_message(path, len(text.encode()))) from None
+
+
+def _predictions(
+    suffix: str, classes: Sequence[str], probabilities: npt.NDArray[np.float32]
+) -> str:
+    """Return the content of the output."""
+    text = io.StringIO()
+    table = csv.writer(text) if suffix == ".csv" else None
+    if table is not None:
+        table.writerow(["label", "probability", *(f"p({name})" for name in classes)])
+    for row in probabilities:
+        label, rounded = classes[int(row.argmax())], [round(float(p), 6) for p in row]
         if table is not None:
-            table.writerow(["label", "probability", *(f"p({name})" for name in classes)])
-        for row in probabilities:
-            label, rounded = classes[int(row.argmax())], [round(float(p), 6) for p in row]
-            if table is not None:
-                table.writerow([label, max(rounded), *rounded])
-            else:
-                record = {
-                    "label": label,
-                    "probability": max(rounded),
-                    "probabilities": dict(zip(classes, rounded, strict=True)),
-                }
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            table.writerow([label, max(rounded), *rounded])
+        else:
+            record = {
+                "label": label,
+                "probability": max(rounded),
+                "probabilities": dict(zip(classes, rounded, strict=True)),
+            }
+            text.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return text.getvalue()
 
 
 if __name__ == "__main__":

@@ -17,13 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from bilm.distributed.port import check_port
 from bilm.distributed.process import rank_numbers, share_cores
 from bilm.errors import CheckpointError, ConfigError, CorpusError, run_command
 
 if TYPE_CHECKING:
     from bilm.corpus.reader import Corpus
+    from bilm.distributed.ranks import Ranks
+    from bilm.model.config import CharacterConfig
     from bilm.pretrained.model_directory import PretrainedBiLm
-    from bilm.training.perplexity import Perplexity
+    from bilm.training.perplexity import EvaluatedText, Perplexity
 
 TIMEOUT_SECONDS = 1800
 
@@ -37,13 +40,17 @@ class Options:
     split: str
     rows: int
     unroll: int
+    max_words: int | None
     json: bool
 
 
 def main() -> int:
     """Read a model and a corpus, and print the perplexity."""
     options = _parse()
+    if options.max_words is not None and options.max_words < 1:
+        raise ConfigError(f"--max-words is {options.max_words}; it must be at least 1")
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    check_port()
     share_cores()
     perplexity = _evaluate(options)
     if rank_numbers().rank == 0:
@@ -67,6 +74,11 @@ def _parse() -> Options:
     parser.add_argument(
         "--unroll", type=int, default=20, help="words per row and step (default: 20)"
     )
+    parser.add_argument(
+        "--max-words",
+        type=int,
+        help="evaluate a fixed subset of this many words, counting sentence ends (default: all)",
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # from the launcher
     arguments = parser.parse_args()
@@ -76,18 +88,16 @@ def _parse() -> Options:
         split=arguments.split,
         rows=arguments.rows,
         unroll=arguments.unroll,
+        max_words=arguments.max_words,
         json=arguments.json,
     )
 
 
 def _evaluate(options: Options) -> Perplexity:
     # torch is imported late, so that --help is fast
-    from bilm.corpus.batches import BatchStream
-    from bilm.corpus.global_batch import GlobalBatch, RankShare
     from bilm.corpus.reader import Corpus
     from bilm.distributed.ranks import join_ranks
     from bilm.pretrained.model_directory import PretrainedBiLm
-    from bilm.text.characters import MIN_CHARACTERS
     from bilm.training.perplexity import loss_totals
 
     with join_ranks(TIMEOUT_SECONDS) as ranks:
@@ -95,21 +105,32 @@ def _evaluate(options: Options) -> Perplexity:
             corpus = Corpus.open(options.corpus)
             source = PretrainedBiLm.open(options.model)
             _check_fit(source, corpus, options)
-            characters = source.model.config.characters
-            stream = BatchStream(
-                corpus,
-                options.split,
-                GlobalBatch(options.rows, options.unroll, shuffle=False, rows_setting="--rows"),
-                RankShare(ranks.rank, ranks.world),
-                max_characters=characters.max_characters
-                if characters is not None
-                else MIN_CHARACTERS,
-            )
-            if stream.num_predictions == 0:
-                raise CorpusError(f"the split {options.split!r} of {corpus.path} has no sentences")
-            totals = loss_totals(source.model.to(ranks.device), stream, ranks.device)
+            text = _open_text(corpus, options, ranks, source.model.config.characters)
+            totals = loss_totals(source.model.to(ranks.device), text, ranks.device)
         totals = totals.sum_over_ranks(ranks)
-    return totals.perplexity(corpus, options.split)
+    return totals.perplexity(text)
+
+
+def _open_text(
+    corpus: Corpus, options: Options, ranks: Ranks, characters: CharacterConfig | None
+) -> EvaluatedText:
+    from bilm.corpus.batches import BatchStream
+    from bilm.corpus.global_batch import GlobalBatch, RankShare
+    from bilm.text.characters import MIN_CHARACTERS
+    from bilm.training.perplexity import EvaluatedText, evaluation_order
+
+    batch = GlobalBatch(options.rows, options.unroll, rows_setting="--rows")
+    batch, num_steps = evaluation_order(corpus.split(options.split), batch, options.max_words)
+    stream = BatchStream(
+        corpus,
+        options.split,
+        batch,
+        RankShare(ranks.rank, ranks.world),
+        max_characters=characters.max_characters if characters is not None else MIN_CHARACTERS,
+    )
+    if stream.num_predictions == 0:
+        raise CorpusError(f"the split {options.split!r} of {corpus.path} has no sentences")
+    return EvaluatedText(stream, num_steps)
 
 
 def _check_fit(source: PretrainedBiLm, corpus: Corpus, options: Options) -> None:
@@ -133,6 +154,7 @@ def _json_line(perplexity: Perplexity) -> str:
             **perplexity.by_direction,
             "unknown_share": perplexity.unknown_share,
             "predictions": perplexity.num_predictions,
+            "available_predictions": perplexity.num_available,
         }
     )
 
@@ -141,7 +163,7 @@ def _text(perplexity: Perplexity) -> str:
     lines = [f"{name:<10}{value:10.3f}" for name, value in perplexity.by_direction.items()]
     lines += [
         f"{'mean':<10}{perplexity.mean:10.3f}",
-        f"full softmax over {perplexity.num_predictions:,} predictions per direction, "
+        f"full softmax over {perplexity.text} per direction, "
         f"{perplexity.unknown_share:.2%} unknown words",
     ]
     return "\n".join(lines)

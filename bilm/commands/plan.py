@@ -1,8 +1,8 @@
 """`launch/pretrain.py --plan`: the resources that a run will need.
 
-Reads only the configuration and `corpus.json`. All figures are computed from the shapes; the hours
-also require a measured throughput. Memory is that of the algorithm, without the memory of the
-libraries (a process with torch and DeepSpeed starts at about 0.4 GB).
+Reads only the configuration and `corpus.json`, or takes the size of the text from flags. All
+figures are computed from the shapes, except for the memory of the libraries, which is measured by
+loading them. The hours also require a measured throughput.
 """
 
 from __future__ import annotations
@@ -16,11 +16,56 @@ from bilm.corpus.manifest import MANIFEST_FILE, TRAIN, read_manifest
 from bilm.errors import ConfigError, CorpusError
 from bilm.model.language_model import DIRECTIONS, BiLm, shape_only_model
 from bilm.training.config import Config
+from bilm.training.memory import (
+    FLOAT32_BYTES,
+    Memory,
+    ModelSize,
+    estimate_memory,
+    loaded_libraries_bytes,
+)
 from bilm.training.optimizers import STATE_NAMES
 
-FLOAT32_BYTES, INT64_BYTES = 4, 8
+INT64_BYTES = 8
 
 PLANNED_RANKS = (1, 8, 64)
+
+ASSUMED_SENTENCE_WORDS = 20
+
+
+@dataclass(frozen=True)
+class TextSize:
+    """The size of the training split."""
+
+    vocabulary_size: int
+    words: int
+    sentences: int
+    unknown_words: int | None = None  # None before the corpus exists
+
+    @classmethod
+    def assumed(cls, vocabulary_size: int, words: int) -> TextSize:
+        """Return the size of a text whose sentences have not been counted."""
+        for flag, value in (("--vocabulary-size", vocabulary_size), ("--words", words)):
+            if value < 1:
+                raise ConfigError(f"{flag} is {value}; it must be at least 1")
+        return cls(vocabulary_size, words, math.ceil(words / ASSUMED_SENTENCE_WORDS))
+
+    @classmethod
+    def of_corpus(cls, directory: Path) -> TextSize:
+        """Read the size from `corpus.json`."""
+        path = directory / MANIFEST_FILE
+        if not path.is_file():
+            raise CorpusError(
+                f"{path} does not exist; build the corpus first, set data.corpus, or pass "
+                "--vocabulary-size and --words"
+            )
+        manifest = read_manifest(path)
+        train = manifest.splits[TRAIN]
+        return cls(manifest.vocabulary_size, train.words, train.sentences, train.unknown_words)
+
+    @property
+    def predictions(self) -> int:
+        """The number of predictions per direction and epoch."""
+        return self.words + self.sentences
 
 
 @dataclass(frozen=True)
@@ -36,7 +81,7 @@ class RanksPlan:
     """The figures of one rank, for a number of ranks that divides the rows equally."""
 
     rows: int
-    memory_bytes: float
+    memory: Memory
     traffic: Traffic
     hours: float | None  # of the whole run; None without a measured throughput
 
@@ -47,94 +92,61 @@ class Plan:
 
     config: Config
     parameters: dict[str, int]  # by part of the model
-    words: int
-    sentences: int
-    unknown_words: int
+    text: TextSize
     steps: int
     checkpoint_bytes: int
     num_checkpoints: int  # that may exist at the same time
     by_ranks: dict[int, RanksPlan | None]  # None if the ranks cannot share the rows equally
 
 
-def make_plan(config: Config, words_per_second: float | None = None) -> Plan:
-    """Compute the plan of a run; `words_per_second` is the measured throughput of one rank."""
+def make_plan(
+    config: Config, text: TextSize | None = None, words_per_second: float | None = None
+) -> Plan:
+    """Compute the plan of a run on `text`, by default on the corpus of the configuration.
+
+    `words_per_second` is the measured throughput of one rank.
+    """
     if words_per_second is not None and not (0 < words_per_second < math.inf):
         raise ConfigError(f"--words-per-second is {words_per_second}; it must be above 0")
-    path = Path(config.data.corpus) / MANIFEST_FILE
-    if not path.is_file():
-        raise CorpusError(f"{path} does not exist; build the corpus first, or set data.corpus")
-    manifest = read_manifest(path)
-    train = manifest.splits[TRAIN]
-    predictions = train.words + train.sentences
-    parameters = _parameter_counts(shape_only_model(config.model, manifest.vocabulary_size))
+    text = text or TextSize.of_corpus(Path(config.data.corpus))
+    parameters = _parameter_counts(shape_only_model(config.model, text.vocabulary_size))
     rows, unroll = config.deepspeed.train_batch_size, config.data.unroll_steps
-    steps = math.ceil(math.ceil(predictions / rows) / unroll) * config.train.num_epochs
+    steps = math.ceil(math.ceil(text.predictions / rows) / unroll) * config.train.num_epochs
     steps = min(steps, config.train.max_steps or steps)
     num_states = len(STATE_NAMES[config.train.optimizer.name])
+    hours = None
+    if words_per_second is not None:
+        hours = steps * rows * unroll / words_per_second / 3600
+    libraries = loaded_libraries_bytes()
     return Plan(
         config=config,
         parameters=parameters,
-        words=train.words,
-        sentences=train.sentences,
-        unknown_words=train.unknown_words,
+        text=text,
         steps=steps,
         checkpoint_bytes=sum(parameters.values()) * FLOAT32_BYTES * (1 + num_states),
         # besides the last ones, the best one and the one that is being written
         num_checkpoints=config.train.checkpoints.keep_last + 2,
         by_ranks={
-            world: _plan_ranks(config, parameters, world, steps, words_per_second)
+            world: RanksPlan(
+                rows=rows // world,
+                memory=plan_memory(config, parameters, text, world, libraries),
+                traffic=traffic(config, parameters, world),
+                hours=None if hours is None else hours / world,
+            )
+            if RankShare(0, world, config.deepspeed.gradient_accumulation_steps).divides(rows)
+            else None
             for world in PLANNED_RANKS
         },
     )
 
 
-def _plan_ranks(
-    config: Config,
-    parameters: dict[str, int],
-    world: int,
-    steps: int,
-    words_per_second: float | None,
-) -> RanksPlan | None:
-    rows = config.deepspeed.train_batch_size
-    share = RankShare(world=world, accumulation=config.deepspeed.gradient_accumulation_steps)
-    if not share.divides(rows):
-        return None
-    hours = None
-    if words_per_second is not None:
-        predictions = steps * rows * config.data.unroll_steps
-        hours = predictions / (words_per_second * world) / 3600
-    return RanksPlan(
-        rows=rows // world,
-        memory_bytes=memory_bytes(config, parameters, world),
-        traffic=traffic(config, parameters, world),
-        hours=hours,
-    )
-
-
-def memory_bytes(config: Config, parameters: dict[str, int], world: int) -> float:
-    """Return the memory of a rank: weights, gradients, optimizer and activations for backward."""
-    num_states = len(STATE_NAMES[config.train.optimizer.name])
-    table = parameters["softmax"]
-    others = sum(parameters.values()) - table
-    is_sampled = config.model.softmax.kind == "sampled"
-    weights = (others + table) * _stored_share(config, world, 3)
-    gradients = (others + (0 if is_sampled else table)) * _stored_share(config, world, 2)
-    optimizer = (others + table) * num_states * _stored_share(config, world, 1)
-    rows = config.deepspeed.train_batch_size / world / config.deepspeed.gradient_accumulation_steps
-    slots = rows * config.data.unroll_steps * config.model.num_directions
-    lstm = config.model.lstm
-    # Per slot and layer: four gates, cell and its tanh, output; plus one product of gates.
-    kept = slots * lstm.num_layers * (4 * lstm.dim + 3 * lstm.dim + 3 * lstm.projection_dim)
-    if is_sampled:
-        size = table // (lstm.projection_dim + 1)
-        negatives = min(size, config.model.softmax.num_negatives)
-        kept += 2 * slots * negatives  # probabilities, and their gradients in backward
-    return FLOAT32_BYTES * (weights + gradients + optimizer + kept)
-
-
-def _stored_share(config: Config, world: int, from_stage: int) -> float:
-    """Return the share that each rank stores of what ZeRO partitions from `from_stage` on."""
-    return 1 / world if config.deepspeed.zero_optimization.stage >= from_stage else 1.0
+def plan_memory(
+    config: Config, parameters: dict[str, int], text: TextSize, world: int, libraries: float
+) -> Memory:
+    """Return the memory of a rank; `libraries` is that of a process before it builds a model."""
+    softmax = parameters["softmax"]
+    size = ModelSize(softmax, sum(parameters.values()) - softmax, text.vocabulary_size)
+    return estimate_memory(config, size, text.predictions, world, libraries)
 
 
 def traffic(config: Config, parameters: dict[str, int], world: int) -> Traffic:
@@ -179,10 +191,9 @@ def format_plan(plan: Plan) -> str:
         "Parameters",
         *(f"  {name:<22}{count:>16,}" for name, count in plan.parameters.items()),
         f"  {'all':<22}{all_parameters:>16,}",
+        f"  {'without the softmax':<22}{all_parameters - plan.parameters['softmax']:>16,}",
         "Reading",
-        f"  {plan.words:,} words in {plan.sentences:,} sentences: "
-        f"{plan.words + plan.sentences:,} predictions per direction and epoch; "
-        f"{plan.unknown_words / max(1, plan.words):.2%} unknown words",
+        _format_text(plan.text),
         f"  {config.train.num_epochs} epochs, {rows} rows x {unroll} words per step: "
         f"{plan.steps:,} steps",
         "Disk",
@@ -195,7 +206,30 @@ def format_plan(plan: Plan) -> str:
     lines += [_format_ranks(config, world, ranks) for world, ranks in plan.by_ranks.items()]
     if all(ranks is None or ranks.hours is None for ranks in plan.by_ranks.values()):
         lines.append("  (for hours, pass the measured --words-per-second of one rank)")
+    for world, ranks in plan.by_ranks.items():
+        if ranks is not None:
+            lines.append(_format_memory(world, ranks.memory))
+            break
     return "\n".join(lines)
+
+
+def _format_text(text: TextSize) -> str:
+    unknown = f"assuming {ASSUMED_SENTENCE_WORDS} words per sentence"
+    if text.unknown_words is not None:
+        unknown = f"{text.unknown_words / max(1, text.words):.2%} unknown words"
+    return (
+        f"  {text.words:,} words in {text.sentences:,} sentences: {text.predictions:,} predictions "
+        f"per direction and epoch; {unknown}"
+    )
+
+
+def _format_memory(world: int, memory: Memory) -> str:
+    return (
+        f"  memory of a rank of {world}: {_size(memory.libraries)} libraries, "
+        f"{_size(memory.weights)} weights, {_size(memory.optimizer)} optimizer, "
+        f"{_size(memory.text)} text, and the largest of {_size(memory.step)} (step), "
+        f"{_size(memory.evaluation)} (evaluation) and {_size(memory.saving)} (checkpoint)"
+    )
 
 
 def _format_ranks(config: Config, world: int, ranks: RanksPlan | None) -> str:
@@ -206,7 +240,7 @@ def _format_ranks(config: Config, world: int, ranks: RanksPlan | None) -> str:
     dense, sparse = ranks.traffic.dense, ranks.traffic.sparse
     hours = "-" if ranks.hours is None else f"{ranks.hours:,.1f}"
     return (
-        f"  {world:>5}{ranks.rows:>12}{_size(ranks.memory_bytes):>14}{_size(dense + sparse):>16}"
+        f"  {world:>5}{ranks.rows:>12}{_size(ranks.memory.peak):>14}{_size(dense + sparse):>16}"
         f"{_size(dense):>15}, {_size(sparse):<10}{hours:>8}"
     )
 

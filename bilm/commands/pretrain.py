@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from bilm.distributed.port import check_port
 from bilm.distributed.process import configure_process, rank_numbers
 from bilm.errors import USER_ERROR_EXIT_CODE, ConfigError, run_command
-from bilm.training.config import load_config
+from bilm.training.config import Config, load_config
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,10 @@ class Options:
     config: Path
     overrides: tuple[str, ...]
     fresh: bool
+    allow_changes: bool
     plan: bool
+    vocabulary_size: int | None
+    words: int | None
     words_per_second: float | None
     dry_run: bool
 
@@ -50,15 +54,29 @@ def main() -> int:
     _set_up_logging(rank)
     if options.plan:
         if rank == 0:
-            from bilm.commands.plan import format_plan, make_plan
-
-            print(format_plan(make_plan(config, options.words_per_second)))
+            _print_plan(config, options)
         return 0
+    check_port()
     configure_process()
     # torch and deepspeed are imported late, so that --help and configuration errors are fast
     from bilm.training.setup import dry_run, train
 
-    return dry_run(config) if options.dry_run else train(config, options.fresh)
+    if options.dry_run:
+        return dry_run(config)
+    return train(config, options.fresh, options.allow_changes)
+
+
+def _print_plan(config: Config, options: Options) -> None:
+    configure_process()  # as in a run, since it affects the memory
+    os.environ["DS_ACCELERATOR"] = "cpu"  # for which the memory is planned
+    from bilm.commands.plan import TextSize, format_plan, make_plan
+
+    text = None
+    if options.vocabulary_size is not None and options.words is not None:
+        text = TextSize.assumed(options.vocabulary_size, options.words)
+    elif options.vocabulary_size is not None or options.words is not None:
+        raise ConfigError("--vocabulary-size and --words must be passed together")
+    print(format_plan(make_plan(config, text, options.words_per_second)))
 
 
 def _parse() -> Options:
@@ -70,9 +88,21 @@ def _parse() -> Options:
         "--fresh", action="store_true", help="fail if output_dir already contains a run"
     )
     parser.add_argument(
+        "--allow-changes",
+        action="store_true",
+        help="resume although settings that affect the result have changed, such as the learning "
+        "rate",
+    )
+    parser.add_argument(
         "--plan",
         action="store_true",
         help="print parameters, memory, traffic, steps, disk space and hours, and exit",
+    )
+    parser.add_argument(
+        "--vocabulary-size", type=int, help="plan for this vocabulary, before the corpus exists"
+    )
+    parser.add_argument(
+        "--words", type=int, help="plan for this many training words, before the corpus exists"
     )
     parser.add_argument(
         "--words-per-second",
@@ -89,7 +119,10 @@ def _parse() -> Options:
         config=arguments.config,
         overrides=tuple(arguments.override),
         fresh=arguments.fresh,
+        allow_changes=arguments.allow_changes,
         plan=arguments.plan,
+        vocabulary_size=arguments.vocabulary_size,
+        words=arguments.words,
         words_per_second=arguments.words_per_second,
         dry_run=arguments.dry_run,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import socket
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +19,17 @@ import torch.distributed
 from torch import Tensor
 
 from bilm.distributed.heartbeat import Heartbeat
+from bilm.distributed.port import check_port
 from bilm.distributed.process import rank_numbers
 from bilm.errors import BilmError, CheckpointError, PeerError
+
+_ENVIRONMENT_OF_SINGLE_RANK = {
+    "RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_RANK": "0",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0",
+}
 
 
 class Ranks:
@@ -29,18 +37,30 @@ class Ranks:
 
     def __init__(self, timeout_seconds: int) -> None:
         """Join the process group; every rank must do so within `timeout_seconds`."""
-        _set_environment_of_single_rank()
         numbers = rank_numbers()
         self.rank, self.world = numbers.rank, numbers.world
         self.is_first_on_machine = numbers.local_rank == 0
         self.device = _choose_device(numbers.local_rank)
-        torch.distributed.init_process_group(
-            "nccl" if self.device.type == "cuda" else "gloo",
-            timeout=datetime.timedelta(seconds=timeout_seconds),
-        )
+        self._join(datetime.timedelta(seconds=timeout_seconds))
         self._heartbeat: Heartbeat | None = None
         if self.world > 1:
             self._heartbeat = Heartbeat(self.rank, self.world, timeout_seconds, self.broadcast_json)
+
+    def _join(self, timeout: datetime.timedelta) -> None:
+        backend = "nccl" if self.device.type == "cuda" else "gloo"
+        if self.world == 1:  # no port, so any number of such runs may share a machine
+            for name, value in _ENVIRONMENT_OF_SINGLE_RANK.items():  # for DeepSpeed
+                os.environ.setdefault(name, value)
+            store = torch.distributed.HashStore()  # type: ignore[attr-defined]
+            torch.distributed.init_process_group(
+                backend, timeout=timeout, world_size=1, rank=0, store=store
+            )
+            return
+        try:
+            torch.distributed.init_process_group(backend, timeout=timeout)
+        except torch.distributed.DistNetworkError:
+            check_port()  # another process may have taken it since the start
+            raise
 
     @property
     def is_first(self) -> bool:
@@ -145,15 +165,3 @@ def _choose_device(local_rank: int) -> torch.device:
         return torch.device("cpu")
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
-
-
-def _set_environment_of_single_rank() -> None:
-    """Set up a run of one rank if the process was started without a launcher."""
-    if "RANK" in os.environ:
-        return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    os.environ.update(
-        RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
-    )

@@ -44,6 +44,17 @@ def choose(*tensors: Tensor, has_products: bool = False) -> Backend:
     return "c" if _can_use_c(request == "c") else "torch"
 
 
+def choose_in_place(*tensors: Tensor) -> Backend:
+    """Return the backend for an operation without a backward pass that modifies its arguments.
+
+    C code supports contiguous tensors only, and does not record gradients.
+    """
+    is_recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    if is_recorded or not all(tensor.is_contiguous() for tensor in tensors):
+        return "torch"
+    return choose(*tensors)
+
+
 def product_dtype(weight: Tensor) -> torch.dtype:
     """Return the dtype of matrix products with `weight`: that of autocast, if it is enabled."""
     device = weight.device.type

@@ -18,9 +18,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bilm.kernels import backends
-from bilm.kernels.autograd import apply
+from bilm.kernels.autograd import apply, without_second_derivative
 from bilm.kernels.c_library import FloatColumns, Floats, Int16Columns, Int16s, Int32s, Kernel, Size
+from bilm.kernels.checks import (
+    INTEGER_TYPES,
+    check_dims,
+    check_floats,
+    check_ids,
+    check_integers,
+    check_not_empty,
+    check_shape,
+)
 from bilm.text.characters import PADDING
+
+MAX_INT16 = (1 << 15) - 1
+_REMEDY = (
+    "Use bilm.text.characters.char_ids. The ids of AllenNLP and bilm-tf are greater by 1; subtract "
+    "1 from them."
+)
 
 _lookup_forward = Kernel(
     "lookup_forward",
@@ -57,7 +72,10 @@ def filter_maxima(char_ids: Tensor, embedding: Tensor, filters: Sequence[Tensor]
     `char_ids` is (words, characters), `embedding` (ids, char_dim), each filter (count, char_dim,
     width). Padding characters take part; bias and activation are left to the caller.
     """
-    if backends.choose(embedding) == "torch":
+    _check(char_ids, embedding, filters)
+    # In C, ids and positions are of type int16.
+    is_large = max(len(embedding), char_ids.shape[1]) > MAX_INT16
+    if is_large or backends.choose(embedding) == "torch":
         return plain_filter_maxima(char_ids, embedding, filters)
     # float64 costs little here and ranks nearly equal windows correctly, so that the gradient
     # reaches the right one.
@@ -65,6 +83,27 @@ def filter_maxima(char_ids: Tensor, embedding: Tensor, filters: Sequence[Tensor]
     # one table per filter: (width, ids, count)
     tables = [characters @ weight.double().permute(2, 1, 0) for weight in filters]
     return apply(_LookupMaxima, char_ids, *tables).to(embedding.dtype)
+
+
+def _check(char_ids: Tensor, embedding: Tensor, filters: Sequence[Tensor]) -> None:
+    check_floats(embedding=embedding, **{f"filter {i}": weight for i, weight in enumerate(filters)})
+    check_dims("embedding", embedding, "ids", "char_dim")
+    check_integers("char_ids", char_ids, embedding.device, INTEGER_TYPES)
+    check_dims("char_ids", char_ids, "words", "characters")
+    check_not_empty("the number of filters", len(filters))
+    check_not_empty("char_dim", embedding.shape[1])
+    for i, weight in enumerate(filters):
+        check_dims(f"filter {i}", weight, "count", "char_dim", "width")
+        count, _, width = weight.shape
+        check_shape(f"filter {i}", weight, count, embedding.shape[1], width)
+        check_not_empty(f"the count of filter {i}", count)
+        check_not_empty(f"the width of filter {i}", width)
+        if width > char_ids.shape[1]:
+            raise ValueError(
+                f"char_ids has the shape {tuple(char_ids.shape)}; each word must have at least "
+                f"{width} characters, the width of filter {i}. Pad the words."
+            )
+    check_ids("char_ids", char_ids, len(embedding), remedy=_REMEDY)
 
 
 def plain_filter_maxima(char_ids: Tensor, embedding: Tensor, filters: Sequence[Tensor]) -> Tensor:
@@ -80,7 +119,9 @@ class _LookupMaxima(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, char_ids: Tensor, *tables: Tensor) -> Tensor:
         ids = char_ids.to(torch.int16).contiguous()
-        lengths = (ids != PADDING).sum(dim=1, dtype=torch.int32)
+        # up to the last character that is not padding
+        ends = torch.arange(1, ids.shape[1] + 1, dtype=torch.int32)
+        lengths = ((ids != PADDING) * ends).amax(dim=1)
         counts = [table.shape[2] for table in tables]
         best = tables[0].new_empty(len(ids), sum(counts))
         winners = torch.empty(len(ids), sum(counts), dtype=torch.int16)
@@ -105,6 +146,7 @@ class _LookupMaxima(torch.autograd.Function):
         return best
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, winners = ctx.saved_tensors
         grad = grads[0].contiguous()

@@ -12,8 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bilm.kernels.autograd import apply
+from bilm.kernels.autograd import apply, without_second_derivative
 from bilm.kernels.backends import product_dtype
+from bilm.kernels.checks import (
+    check_dims,
+    check_floats,
+    check_ids,
+    check_integers,
+    check_not_empty,
+    check_shape,
+)
 
 MAX_CHUNK_LOGITS = 1 << 25  # in memory at once: 128 MB in float32
 
@@ -24,7 +32,21 @@ def full_loss(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> 
     `hidden` is (words, dim), `weight` (vocabulary, dim), `bias` (vocabulary, 1) and `targets`
     (words,).
     """
+    check_softmax(weight, bias)
+    check_floats(hidden=hidden)
+    check_integers("targets", targets, weight.device)
+    check_dims("targets", targets, "words")
+    check_shape("hidden", hidden, len(targets), weight.shape[1])
+    check_ids("targets", targets, len(weight))
     return apply(_FullLoss, hidden, weight, bias, targets)
+
+
+def check_softmax(weight: Tensor, bias: Tensor) -> None:
+    """Check the weight (vocabulary, dim) and the bias (vocabulary, 1) of a softmax."""
+    check_floats(weight=weight, bias=bias)
+    check_dims("weight", weight, "vocabulary", "dim")
+    check_shape("bias", bias, len(weight), 1)
+    check_not_empty("vocabulary", len(weight))
 
 
 class _FullLoss(torch.autograd.Function):
@@ -44,6 +66,7 @@ class _FullLoss(torch.autograd.Function):
         return normalizer - true_logit
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, targets, normalizer = ctx.saved_tensors
         grad = grads[0].unsqueeze(1)  # (words, 1)

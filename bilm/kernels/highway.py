@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bilm.kernels import backends
-from bilm.kernels.autograd import allow_one_backward, apply
+from bilm.kernels.autograd import allow_one_backward, apply, without_second_derivative
 from bilm.kernels.c_library import Floats, Kernel, Size
+from bilm.kernels.checks import check_dims, check_floats, check_shape
 
 _highway_forward = Kernel(
     "highway_forward",
@@ -50,6 +51,11 @@ class HighwayWeights(NamedTuple):
 
 def highway(x: Tensor, weights: HighwayWeights) -> Tensor:
     """Return `g * relu(x Wt + bt) + (1 - g) * x` with `g = sigmoid(x Wg + bg)`: (words, dim)."""
+    check_floats(**weights._asdict(), x=x)
+    check_dims("x", x, "words", "dim")
+    dim = x.shape[1]
+    for name, tensor in zip(weights._fields, weights, strict=True):
+        check_shape(name, tensor, *((dim, dim) if name.endswith("weight") else (dim,)))
     if backends.choose(x, weights.gate_weight, has_products=True) == "c":
         return apply(_Highway, x.contiguous(), *weights)
     return plain_highway(x, weights)
@@ -80,8 +86,8 @@ class _Highway(torch.autograd.Function):
             dim=x.shape[1],
             gate=gate,
             transform=transform,
-            gate_bias=gate_bias,
-            transform_bias=transform_bias,
+            gate_bias=gate_bias.contiguous(),
+            transform_bias=transform_bias.contiguous(),
             x=x,
             y=y,
         )
@@ -89,6 +95,7 @@ class _Highway(torch.autograd.Function):
         return y
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         allow_one_backward(ctx, "highway layer")
         x, gate_weight, transform_weight, gate, transform = ctx.saved_tensors

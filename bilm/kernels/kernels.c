@@ -1,5 +1,5 @@
 /* Loops for which PyTorch has no fused kernel: the LSTM cell, the character CNN by table look-up, the
- * highway layer, the sampled softmax, and optimizer updates of single rows of a table.
+ * highway layer, the sampled softmax, optimizer updates of single rows of a table, and dropout.
  *
  * bilm/kernels/c_library.py builds this file on first use. Each function is declared, with the same
  * parameters, in the Python module of its operation, beside a reference in PyTorch. All arrays are
@@ -23,7 +23,7 @@ static inline float exp_f(float x) {
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
     union { int32_t i; float f; } power;
-    power.i = ((int32_t)k + 127) << 23;
+    power.i = (int32_t)((uint32_t)((int32_t)k + 127) << 23);
     return p * power.f;
 }
 
@@ -106,6 +106,7 @@ CELL_BACKWARD(cell_backward_f64, double, tanh_d)
  * characters, count). best and winner are columns of matrices with the given row stride. A word of
  * `length` characters before its padding has one distinct window at each start up to `length`: all
  * later ones are the same window of padding. The first window wins a tie, as in PyTorch. */
+#define MAX_PART 1024
 #define LOOKUP_FORWARD(NAME, REAL)                                                                 \
     void NAME(int64_t words, int64_t max_characters, const int16_t *ids, const int32_t *lengths,   \
               int64_t width, int64_t characters, int64_t count, const REAL *table, int64_t stride, \
@@ -114,24 +115,28 @@ CELL_BACKWARD(cell_backward_f64, double, tanh_d)
             const int16_t *word = ids + w * max_characters;                                        \
             int64_t last = max_characters - width;                                                 \
             if (lengths[w] < last) last = lengths[w];                                              \
-            REAL *restrict b = best + w * stride;                                                  \
-            int16_t *restrict at = winner + w * stride;                                            \
-            REAL sum[count];                                                                       \
-            for (int64_t p = 0; p <= last; p++) {                                                  \
-                memcpy(sum, table + word[p] * count, count * sizeof(REAL));                        \
-                for (int64_t k = 1; k < width; k++) {                                              \
-                    const REAL *restrict row = table + (k * characters + word[p + k]) * count;     \
-                    _Pragma("omp simd") for (int64_t n = 0; n < count; n++) sum[n] += row[n];      \
-                }                                                                                  \
-                if (p == 0) {                                                                      \
-                    memcpy(b, sum, count * sizeof(REAL));                                          \
-                    memset(at, 0, count * sizeof(int16_t));                                        \
-                    continue;                                                                      \
-                }                                                                                  \
-                _Pragma("omp simd") for (int64_t n = 0; n < count; n++) {                          \
-                    int better = sum[n] > b[n];                                                    \
-                    b[n] = better ? sum[n] : b[n];                                                 \
-                    at[n] = better ? (int16_t)p : at[n];                                           \
+            REAL sum[MAX_PART]; /* a part of the filters, since a thread's stack is small */       \
+            for (int64_t first = 0; first < count; first += MAX_PART) {                            \
+                int64_t part = count - first < MAX_PART ? count - first : MAX_PART;                \
+                REAL *restrict b = best + w * stride + first;                                      \
+                int16_t *restrict at = winner + w * stride + first;                                \
+                for (int64_t p = 0; p <= last; p++) {                                              \
+                    memcpy(sum, table + word[p] * count + first, part * sizeof(REAL));             \
+                    for (int64_t k = 1; k < width; k++) {                                          \
+                        int64_t start = (k * characters + word[p + k]) * count + first;            \
+                        const REAL *restrict row = table + start;                                  \
+                        _Pragma("omp simd") for (int64_t n = 0; n < part; n++) sum[n] += row[n];   \
+                    }                                                                              \
+                    if (p == 0) {                                                                  \
+                        memcpy(b, sum, part * sizeof(REAL));                                       \
+                        memset(at, 0, part * sizeof(int16_t));                                     \
+                        continue;                                                                  \
+                    }                                                                              \
+                    _Pragma("omp simd") for (int64_t n = 0; n < part; n++) {                       \
+                        int better = sum[n] > b[n] || sum[n] != sum[n]; /* NaN is the maximum */   \
+                        b[n] = better ? sum[n] : b[n];                                             \
+                        at[n] = better ? (int16_t)p : at[n];                                       \
+                    }                                                                              \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -143,7 +148,7 @@ CELL_BACKWARD(cell_backward_f64, double, tanh_d)
     void NAME(int64_t words, int64_t max_characters, const int16_t *ids, int64_t width,            \
               int64_t characters, int64_t count, const REAL *grad, const int16_t *winner,          \
               int64_t stride, REAL *grad_table) {                                                  \
-        int64_t part = count < 64 ? count : 32;                                                    \
+        int64_t part = count < 64 ? 64 : 32;                                                       \
         int64_t parts = (count + part - 1) / part;                                                 \
         _Pragma("omp parallel for schedule(dynamic)") for (int64_t q = 0; q < parts; q++) {        \
             int64_t first = q * part, stop = first + part < count ? first + part : count;          \
@@ -176,7 +181,7 @@ LOOKUP_BACKWARD(lookup_backward_f64, double)
             REAL *restrict out = y + w * dim;                                                      \
             _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
                 REAL vg = SIGMOID(g[k] + gate_bias[k]), vt = t[k] + transform_bias[k];             \
-                vt = vt > 0 ? vt : 0;                                                              \
+                vt = vt < 0 ? 0 : vt; /* NaN stays NaN */                                          \
                 g[k] = vg, t[k] = vt;                                                              \
                 out[k] = vg * vt + (1 - vg) * in[k];                                               \
             }                                                                                      \
@@ -195,7 +200,7 @@ LOOKUP_BACKWARD(lookup_backward_f64, double)
             _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
                 REAL vg = g[k], vt = t[k];                                                         \
                 g[k] = gy[k] * (vt - in[k]) * vg * (1 - vg);                                       \
-                t[k] = vt > 0 ? gy[k] * vg : 0;                                                    \
+                t[k] = vt <= 0 ? 0 : gy[k] * vg;                                                   \
                 gx[k] = gy[k] * (1 - vg);                                                          \
             }                                                                                      \
         }                                                                                          \
@@ -227,7 +232,7 @@ HIGHWAY_BACKWARD(highway_backward_f64, double)
             total += own;                                                                          \
             REAL scale = 1 / total;                                                                \
             _Pragma("omp simd") for (int64_t k = 0; k < count; k++) l[k] *= scale;                 \
-            if (hits[w] >= 0) l[hits[w]] = 0;                                                      \
+            if (hits[w] >= 0) l[hits[w]] *= 0; /* NaN stays NaN */                                 \
             true_share[w] = own * scale;                                                           \
             losses[w] = LOG(total) + greatest - true_logit[w];                                     \
         }                                                                                          \
@@ -290,3 +295,45 @@ ADAGRAD_ROWS(adagrad_rows_f32, float, sqrtf)
 ADAGRAD_ROWS(adagrad_rows_f64, double, sqrt)
 ADAM_ROWS(adam_rows_f32, float, sqrtf)
 ADAM_ROWS(adam_rows_f64, double, sqrt)
+
+/* Four random words for each of the counters (first + q, time, row, site), by Philox4x32-10. */
+#define QUADS 64
+static inline void philox(int64_t count, uint32_t first, const uint32_t counter[3], uint32_t seed,
+                          uint32_t step, uint32_t *restrict words) {
+    _Pragma("omp simd") for (int64_t q = 0; q < count; q++) {
+        uint32_t a = first + (uint32_t)q, b = counter[0], c = counter[1], d = counter[2];
+        uint32_t k = seed, l = step;
+        for (int round = 0; round < 10; round++) {
+            uint64_t low = (uint64_t)a * 0xD2511F53u, high = (uint64_t)c * 0xCD9E8D57u;
+            a = (uint32_t)(high >> 32) ^ b ^ k, b = (uint32_t)high;
+            c = (uint32_t)(low >> 32) ^ d ^ l, d = (uint32_t)low;
+            k += 0x9E3779B9u, l += 0xBB67AE85u;
+        }
+        words[4 * q] = a, words[4 * q + 1] = b, words[4 * q + 2] = c, words[4 * q + 3] = d;
+    }
+}
+
+/* Sets the elements of x (time, rows, dim) to zero whose random word is below the threshold, and
+ * scales the others. */
+#define DROPOUT(NAME, REAL)                                                                        \
+    void NAME(int64_t time, int64_t rows, int64_t dim, int64_t seed, int64_t step,                 \
+              int64_t first_row, int64_t site, int64_t threshold, REAL scale, const REAL *x,       \
+              REAL *y) {                                                                           \
+        _Pragma("omp parallel for schedule(static)") for (int64_t n = 0; n < time * rows; n++) {   \
+            uint32_t place[3] = {(uint32_t)(n / rows), (uint32_t)(first_row + n % rows),           \
+                                 (uint32_t)site};                                                  \
+            uint32_t words[4 * QUADS], limit = (uint32_t)threshold;                                \
+            for (int64_t first = 0; first < dim; first += 4 * QUADS) {                             \
+                int64_t part = dim - first < 4 * QUADS ? dim - first : 4 * QUADS;                  \
+                const REAL *restrict in = x + n * dim + first;                                     \
+                REAL *restrict out = y + n * dim + first;                                          \
+                philox((part + 3) / 4, (uint32_t)(first / 4), place, (uint32_t)seed,               \
+                       (uint32_t)step, words);                                                     \
+                _Pragma("omp simd") for (int64_t k = 0; k < part; k++)                             \
+                    out[k] = words[k] < limit ? (REAL)0 : in[k] * scale;                           \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+DROPOUT(dropout_f32, float)
+DROPOUT(dropout_f64, double)

@@ -10,6 +10,15 @@ from torch import Tensor
 
 from bilm.kernels import backends, lstm_c
 from bilm.kernels.autograd import apply
+from bilm.kernels.checks import (
+    INTEGER_TYPES,
+    check_dims,
+    check_floats,
+    check_integers,
+    check_not_empty,
+    check_numbers,
+    check_shape,
+)
 from bilm.kernels.lstm_types import FORGET_BIAS, Clips, LayerState, LstmResult, LstmWeights
 
 
@@ -25,10 +34,9 @@ def lstm(
     With `lengths` (rows,), which must not increase from row to row, the state of a row stays
     unchanged from its length on, and its outputs from there on are meaningless.
     """
-    if lengths is not None and not bool((lengths[:-1] >= lengths[1:]).all()):
-        raise ValueError(
-            f"lengths are {lengths.tolist()}; rows must be sorted by descending length"
-        )
+    _check(inputs, weights, clips, state)
+    if lengths is not None:
+        _check_lengths(lengths, inputs)
     if backends.choose(inputs, weights.weight, *state, has_products=True) == "c":
         tensors = (inputs, *weights, *state)
         if not torch.is_grad_enabled() or not any(_needs_gradient(t) for t in tensors):
@@ -37,6 +45,44 @@ def lstm(
             outputs, cell, hidden = apply(lstm_c.Lstm, clips, inputs, *weights, *state)
             return LstmResult(outputs, LayerState(cell, hidden))
     return plain_lstm(inputs, weights, clips, state, lengths)
+
+
+def _check(inputs: Tensor, weights: LstmWeights, clips: Clips, state: LayerState) -> None:
+    weight, bias, projection = weights
+    cell, hidden = state
+    check_floats(weight=weight, bias=bias, inputs=inputs, cell=cell, hidden=hidden)
+    check_dims("inputs", inputs, "time", "rows", "input_dim")
+    check_dims("weight", weight, "input_dim + output_dim", "4 * dim")
+    time, rows, input_dim = inputs.shape
+    dim = weight.shape[1] // 4
+    output_dim = dim
+    if projection is not None:
+        check_floats(weight=weight, projection=projection)
+        check_dims("projection", projection, "dim", "output_dim")
+        output_dim = projection.shape[1]
+        check_shape("projection", projection, dim, output_dim)
+    for name, size in (("time", time), ("input_dim", input_dim), ("output_dim", output_dim)):
+        check_not_empty(name, size)
+    check_not_empty("dim", dim)
+    check_shape("weight", weight, input_dim + output_dim, 4 * dim)
+    check_shape("bias", bias, 4 * dim)
+    check_shape("cell", cell, rows, dim)
+    check_shape("hidden", hidden, rows, output_dim)
+    check_numbers(cell_clip=clips.cell, projection_clip=clips.projection)
+    for clip in clips:
+        if not clip > 0:
+            raise ValueError(f"a clip is {clip}; it must be greater than 0")
+
+
+def _check_lengths(lengths: Tensor, inputs: Tensor) -> None:
+    time, rows, _ = inputs.shape
+    check_integers("lengths", lengths, inputs.device, INTEGER_TYPES)
+    check_shape("lengths", lengths, rows)
+    values = lengths.tolist()
+    if not all(0 <= value <= time for value in values):
+        raise ValueError(f"lengths are {values}; all must be from 0 to {time}, the time steps")
+    if values != sorted(values, reverse=True):
+        raise ValueError(f"lengths are {values}; rows must be sorted by descending length")
 
 
 def _needs_gradient(tensor: Tensor | None) -> bool:
@@ -58,11 +104,11 @@ def plain_lstm(
     projection = None if weights.projection is None else weights.projection.to(dtype)
     from_input, recurrent = weight.split([input_dim, weight.shape[0] - input_dim])
     # One product for all time steps; only the recurrent part has to be computed step by step.
-    gates = torch.addmm(bias, inputs.reshape(time * rows, -1), from_input)
+    gates = torch.addmm(bias, inputs.flatten(0, 1), from_input)
     outputs = []
     cell, hidden = state
     # unbind, because the backward of gates[t] would fill a zero tensor of full size per step.
-    for t, z in enumerate(gates.view(time, rows, -1).unbind()):
+    for t, z in enumerate(gates.unflatten(0, (time, rows)).unbind()):
         i, j, f, o = torch.addmm(z, hidden, recurrent).chunk(4, dim=1)  # (rows, dim) each
         kept = torch.sigmoid(f + FORGET_BIAS) * cell
         next_cell = (kept + torch.sigmoid(i) * torch.tanh(j)).clamp(-clips.cell, clips.cell)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bilm.kernels.autograd import allow_one_backward
+from bilm.kernels.autograd import allow_one_backward, without_second_derivative
 from bilm.kernels.c_library import Floats, Kernel, Real, Size
 from bilm.kernels.lstm_types import FORGET_BIAS, Clips, LayerState, LstmResult, LstmWeights
 
@@ -69,6 +69,7 @@ class Lstm(torch.autograd.Function):
         *state: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         cell, hidden = state
+        bias = bias.contiguous()
         time, rows, input_dim = inputs.shape
         dim, width = weight.shape[1] // 4, hidden.shape[1]
         gates = weight.new_empty(time, rows, 4 * dim)
@@ -102,6 +103,7 @@ class Lstm(torch.autograd.Function):
         return outputs.clone() if projection is None else outputs, cells[time].clone(), last
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         allow_one_backward(ctx, "LSTM")
         gates, weight, projection, cells, hiddens, joined, kept = ctx.saved_tensors
@@ -193,7 +195,7 @@ def infer(
     Nothing is computed for a row from its length on: its outputs are zeros there.
     """
     time, rows, input_dim = inputs.shape
-    weight, bias, projection = weights
+    weight, bias, projection = weights._replace(bias=weights.bias.contiguous())
     dim, recurrent = weight.shape[1] // 4, weight[input_dim:]
     steps = max(1, min(time, INFERENCE_ROWS // max(1, rows)))
     gates = weight.new_empty(steps, rows, 4 * dim)  # of a few time steps

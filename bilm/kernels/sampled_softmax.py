@@ -14,8 +14,17 @@ import torch
 from torch import Tensor
 
 from bilm.kernels import backends
-from bilm.kernels.autograd import apply
+from bilm.kernels.autograd import apply, without_second_derivative
 from bilm.kernels.c_library import Floats, Int64s, Kernel, Size
+from bilm.kernels.checks import (
+    check_dims,
+    check_floats,
+    check_ids,
+    check_integers,
+    check_not_empty,
+    check_shape,
+)
+from bilm.kernels.full_softmax import check_softmax
 
 _sampled_softmax = Kernel(
     "sampled_softmax",
@@ -55,6 +64,20 @@ def sampled_loss(
     sampled words (sets, negatives). A target among its own negatives is masked there. `weight` is
     (vocabulary, dim), `bias` (vocabulary, 1).
     """
+    check_softmax(weight, bias)
+    check_floats(hidden=hidden)
+    check_dims("hidden", hidden, "sets", "words", "dim")
+    num_sets, num_words, _ = hidden.shape
+    check_not_empty("sets", num_sets)
+    check_shape("hidden", hidden, num_sets, num_words, weight.shape[1])
+    for name, (ids, log_counts) in (("targets", targets), ("sampled", sampled)):
+        check_integers(f"{name}.ids", ids, weight.device)
+        check_dims(f"{name}.ids", ids, "sets", "words" if name == "targets" else "negatives")
+        check_floats(**{f"{name}.log_counts": log_counts})
+        check_shape(f"{name}.ids", ids, num_sets, num_words if name == "targets" else ids.shape[1])
+        check_shape(f"{name}.log_counts", log_counts, *ids.shape)
+        check_ids(f"{name}.ids", ids, len(weight))
+    check_not_empty("negatives", sampled.ids.shape[1])
     return apply(_SampledLoss, hidden, weight, bias, targets, sampled)
 
 
@@ -102,6 +125,7 @@ class _SampledLoss(torch.autograd.Function):
         return torch.stack(all_losses)
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden, true_ids, sampled_ids, *saved = ctx.saved_tensors
         size = len(_SetTensors._fields)
@@ -141,16 +165,25 @@ def to_probabilities(
     `hits` (words,) is the column of a word that is among its own negatives, or -1. Returns the
     losses and the probabilities of the true words.
     """
-    if backends.choose(logits) == "torch":
+    check_floats(logits=logits, bias=bias, true_logit=true_logit)
+    check_dims("logits", logits, "words", "negatives")
+    num_words, num_negatives = logits.shape
+    check_not_empty("negatives", num_negatives)
+    check_shape("bias", bias, num_negatives)
+    check_shape("true_logit", true_logit, num_words)
+    check_integers("hits", hits, logits.device)
+    check_shape("hits", hits, num_words)
+    check_ids("hits", hits, num_negatives, minimum=-1)
+    if backends.choose_in_place(logits, bias, true_logit) == "torch":
         return plain_to_probabilities(logits, bias, true_logit, hits)
     losses, true_share = torch.empty_like(true_logit), torch.empty_like(true_logit)
     _sampled_softmax(
-        words=logits.shape[0],
-        count=logits.shape[1],
+        words=num_words,
+        count=num_negatives,
         logits=logits,
         bias=bias,
         true_logit=true_logit,
-        hits=hits,
+        hits=hits.contiguous(),
         losses=losses,
         true_share=true_share,
     )
@@ -181,15 +214,23 @@ def _accidental_hits(targets: Tensor, sampled_ids: Tensor) -> Tensor:
 
 def add_rows(sums: Tensor, places: Tensor, rows: Tensor, scale: Tensor) -> None:
     """Compute `sums[places] += scale * rows` in place; a place may occur several times."""
-    if backends.choose(sums, rows) == "torch":
+    check_floats(sums=sums, rows=rows, scale=scale)
+    check_dims("sums", sums, "places", "dim")
+    check_integers("places", places, sums.device)
+    check_dims("places", places, "rows")
+    check_shape("rows", rows, len(places), sums.shape[1])
+    check_shape("scale", scale, len(places))
+    check_ids("places", places, len(sums))
+    rows, scale = rows.contiguous(), scale.contiguous()
+    if backends.choose_in_place(sums, rows, scale) == "torch":
         sums.index_add_(0, places, rows * scale.unsqueeze(1))
         return
     _add_rows(
         count=rows.shape[0],
         dim=rows.shape[1],
         places=places.contiguous(),
-        scale=scale.contiguous(),
-        rows=rows.contiguous(),
+        scale=scale,
+        rows=rows,
         sums=sums,
     )
 

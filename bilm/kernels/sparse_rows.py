@@ -15,6 +15,14 @@ from torch import Tensor, nn
 
 from bilm.kernels import backends
 from bilm.kernels.c_library import Floats, Int64s, Kernel, Real, Size
+from bilm.kernels.checks import (
+    check_dims,
+    check_floats,
+    check_ids,
+    check_integers,
+    check_numbers,
+    check_shape,
+)
 
 _adagrad_rows = Kernel(
     "adagrad_rows",
@@ -78,17 +86,38 @@ class AdamStep:
         return math.sqrt(1.0 - self.betas[1] ** self.num_steps)
 
 
+def _check_rows(table: Tensor, rows: Rows, **others: Tensor) -> None:
+    """Check a table (words, dim), other tensors of its shape, and the gradient of some rows."""
+    ids, values = rows
+    check_floats(table=table, values=values, **others)
+    check_dims("table", table, "words", "dim")
+    for name, tensor in others.items():
+        check_shape(name, tensor, *table.shape)
+    check_integers("ids", ids, table.device)
+    check_dims("ids", ids, "rows")
+    check_shape("values", values, len(ids), table.shape[1])
+    check_ids("ids", ids, len(table))
+    if not _are_ascending(ids) and len(torch.unique(ids)) < len(ids):
+        raise ValueError("ids contains a row twice; pass each row once, with its summed gradient")
+
+
+def _are_ascending(ids: Tensor) -> bool:
+    return bool((ids[1:] > ids[:-1]).all())
+
+
 def adagrad_rows(
     table: Tensor, sums: Tensor, rows: Rows, learning_rate: float, epsilon: float
 ) -> None:
     """Update some rows of `table` (words, dim) and of its sums of squares in place."""
-    if backends.choose(table, sums, rows.values) == "torch":
+    _check_rows(table, rows, sums=sums)
+    check_numbers(learning_rate=learning_rate, epsilon=epsilon)
+    if backends.choose_in_place(table, sums, rows.values) == "torch":
         plain_adagrad_rows(table, sums, rows, learning_rate, epsilon)
         return
     _adagrad_rows(
         count=len(rows.ids),
         dim=table.shape[1],
-        ids=rows.ids,
+        ids=rows.ids.contiguous(),
         grad=rows.values,
         table=table,
         sums=sums,
@@ -109,14 +138,16 @@ def plain_adagrad_rows(
 
 def adam_rows(table: Tensor, moments: Moments, rows: Rows, step: AdamStep) -> None:
     """Update some rows of `table` (words, dim) and of its moments in place."""
-    if backends.choose(table, *moments, rows.values) == "torch":
+    _check_rows(table, rows, **moments._asdict())
+    check_numbers(rate=step.rate, epsilon=step.epsilon)
+    if backends.choose_in_place(table, *moments, rows.values) == "torch":
         plain_adam_rows(table, moments, rows, step)
         return
     first, second = step.betas
     _adam_rows(
         count=len(rows.ids),
         dim=table.shape[1],
-        ids=rows.ids,
+        ids=rows.ids.contiguous(),
         grad=rows.values,
         table=table,
         mean=moments.mean,
@@ -152,7 +183,7 @@ def coalesced(grad: Tensor) -> Tensor:
     coalesced.
     """
     ids = grad._indices()[0]
-    if grad.sparse_dim() == 1 and bool((ids[1:] > ids[:-1]).all()):
+    if grad.sparse_dim() == 1 and _are_ascending(ids):
         return grad._coalesced_(True)
     return grad.coalesce()
 

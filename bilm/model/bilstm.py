@@ -12,8 +12,9 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from bilm.kernels.checks import check_floats, check_shape
+from bilm.kernels.dropout import DropoutSeed, active_seed, dropout
 from bilm.kernels.lstm_types import LayerState
 from bilm.model.config import LstmConfig
 from bilm.model.projected_lstm import ProjectedLstm
@@ -70,20 +71,27 @@ class BiLstm(nn.Module):
         )
 
     def forward(
-        self, inputs: Sequence[Tensor], state: BiLstmState, lengths: Tensor | None = None
+        self,
+        inputs: Sequence[Tensor],
+        state: BiLstmState,
+        lengths: Tensor | None = None,
+        dropout_seed: DropoutSeed | None = None,
     ) -> tuple[list[list[Tensor]], BiLstmState]:
         """Run each direction over its own inputs (time, rows, dim).
 
         Returns the outputs of all layers by direction, and the next state. Dropout is applied to
         each layer's input, with a new mask at each time step; the skip connection adds the input
         after dropout. The skip connection affects only the output: the recurrent hidden state is
-        the one before the sum. For `lengths`, see `ProjectedLstm.forward`.
+        the one before the sum. For `lengths`, see `ProjectedLstm.forward`. The seed of dropout is
+        drawn if it is not given; outside training it has no effect.
         """
+        self._check(inputs, state)
+        seed = active_seed(self.training, self.dropout, dropout_seed)
         all_outputs, cells, hiddens = [], [], []
         for direction, x in enumerate(inputs):
             outputs = []
             for layer in range(self.config.num_layers):
-                x = F.dropout(x, self.dropout, self.training)
+                x = dropout(x, self.dropout, seed, layer, direction)
                 before = LayerState(state.cell[direction, layer], state.hidden[direction, layer])
                 y, after = self.lstm(direction, layer)(x, before, lengths)
                 x = y + x if self.config.skip_connections and layer > 0 else y
@@ -92,7 +100,18 @@ class BiLstm(nn.Module):
                 cells.append(after.cell.to(state.cell.dtype))
                 hiddens.append(after.hidden.to(state.hidden.dtype))
             all_outputs.append(outputs)
-        shape = state.cell.shape[:3]
         return all_outputs, BiLstmState(
-            torch.stack(cells).view(*shape, -1), torch.stack(hiddens).view(*shape, -1)
+            torch.stack(cells).view_as(state.cell), torch.stack(hiddens).view_as(state.hidden)
         )
+
+    def _check(self, inputs: Sequence[Tensor], state: BiLstmState) -> None:
+        directions, config = len(self.stacks), self.config
+        if len(inputs) != directions:
+            raise ValueError(f"there are {len(inputs)} inputs; there must be {directions}")
+        check_floats(cell=state.cell, hidden=state.hidden)
+        for name, tensor, dim in (
+            ("state.cell", state.cell, config.dim),
+            ("state.hidden", state.hidden, config.projection_dim),
+        ):
+            rows = tensor.shape[2] if tensor.dim() == 4 else 1
+            check_shape(name, tensor, directions, config.num_layers, rows, dim)

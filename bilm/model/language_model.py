@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bilm.kernels.checks import check_dims, check_ids, check_integers
+from bilm.kernels.dropout import DropoutSeed, active_seed, dropout
 from bilm.model.bilstm import BiLstm, BiLstmState
 from bilm.model.config import ModelConfig
 from bilm.model.negatives import Negatives, draw_negatives
@@ -75,18 +77,22 @@ class BiLm(nn.Module):
         inverse: Tensor,
         state: BiLstmState,
         lengths: Tensor | None = None,
+        dropout_seed: DropoutSeed | None = None,
     ) -> tuple[list[list[Tensor]], BiLstmState]:
         """Return all layers of each direction, and the next state.
 
         `words` are character ids (distinct words, characters) or word ids (distinct words,);
         `inverse` (directions, rows, time) are indices into them, in the reading order of each
         direction. Layers are (time, rows, dim), the encoder's output first. `lengths` (rows,) must
-        be in descending order; see `ProjectedLstm.forward`.
+        be in descending order; see `ProjectedLstm.forward`. For `dropout_seed`, see `forward`.
         """
         vectors = self.encoder(words)  # (distinct words, dim)
+        check_integers("inverse", inverse, vectors.device, (torch.int32, torch.int64))
+        check_dims("inverse", inverse, "directions", "rows", "time")
+        check_ids("inverse", inverse, len(vectors))
         # (directions, time, rows, dim): time first for the LSTMs
         inputs = F.embedding(inverse.transpose(1, 2), vectors).unbind()
-        outputs, next_state = self.bilstm(inputs, state, lengths)
+        outputs, next_state = self.bilstm(inputs, state, lengths, dropout_seed)
         return [[x, *layers] for x, layers in zip(inputs, outputs, strict=True)], next_state
 
     def forward(
@@ -96,19 +102,24 @@ class BiLm(nn.Module):
         targets: Tensor,
         state: BiLstmState,
         negatives: Sequence[Negatives] | None = None,
+        dropout_seed: DropoutSeed | None = None,
     ) -> tuple[Tensor, BiLstmState]:
         """Return the summed loss of each direction (directions,), and the next state.
 
         `targets` (directions, rows, time) are softmax ids, or `IGNORED` for no prediction. With
         `negatives` the loss is that of the sampled softmax, otherwise that of the full softmax.
+
+        In training, `dropout_seed` determines the dropout masks. Without it, a seed is drawn from
+        PyTorch's default generator, so that `torch.manual_seed` makes them reproducible.
         """
         if self.softmax is None:
             raise ValueError("this model has no softmax, so it cannot compute a loss")
-        layers, next_state = self.layers(words, inverse, state)
-        # (directions, time * rows, dim)
-        tops = torch.stack([outputs[-1].flatten(0, 1) for outputs in layers])
-        tops = F.dropout(tops, self.config.dropout, self.training)
-        losses = self.softmax(tops, targets.transpose(1, 2).flatten(1), negatives)
+        rate, num_layers = self.config.dropout, self.config.lstm.num_layers
+        seed = active_seed(self.training, rate, dropout_seed)
+        layers, next_state = self.layers(words, inverse, state, dropout_seed=seed)
+        tops = [dropout(x[-1], rate, seed, num_layers, d) for d, x in enumerate(layers)]
+        hidden = torch.stack([top.flatten(0, 1) for top in tops])  # (directions, time * rows, dim)
+        losses = self.softmax(hidden, targets.transpose(1, 2).flatten(1), negatives)
         return losses.sum(dim=1), next_state
 
     def draw_negatives(self, seed: tuple[int, ...]) -> list[Negatives] | None:

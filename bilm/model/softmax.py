@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from bilm.kernels.checks import check_dims, check_floats, check_ids, check_integers, check_shape
 from bilm.kernels.full_softmax import full_loss
 from bilm.kernels.sampled_softmax import Candidates, sampled_loss
 from bilm.model.negatives import Negatives
@@ -41,6 +42,15 @@ class VocabularySoftmax(nn.Module):
         `negatives` is one set per direction, or one set for all, which requires only one product.
         Without negatives the loss is that of the full softmax.
         """
+        check_floats(hidden=hidden)
+        check_dims("hidden", hidden, "directions", "words", "dim")
+        check_integers("targets", targets, hidden.device)
+        check_shape("targets", targets, *hidden.shape[:2])
+        check_ids("targets", targets, self.vocabulary_size, minimum=IGNORED)
+        if negatives is not None and len(negatives) not in (1, len(targets)):
+            raise ValueError(
+                f"there are {len(negatives)} sets of negatives; there must be 1 or {len(targets)}"
+            )
         real = targets.clamp(min=0)
         if negatives is None:
             losses = full_loss(hidden.flatten(0, 1), self.weight, self.bias, real.flatten())

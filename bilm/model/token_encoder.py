@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bilm.kernels.char_cnn import filter_maxima
+from bilm.kernels.checks import check_dims, check_ids, check_integers
 from bilm.kernels.highway import HighwayWeights, highway
 from bilm.model.config import CharacterConfig
 from bilm.text.characters import NUM_CHARACTERS
@@ -122,4 +123,7 @@ class WordEmbedding(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, word_ids: Tensor) -> Tensor:
+        check_integers("word_ids", word_ids, self.weight.device, (torch.int32, torch.int64))
+        check_dims("word_ids", word_ids, "words")
+        check_ids("word_ids", word_ids, len(self.weight))
         return F.embedding(word_ids, self.weight, sparse=self.sparse)

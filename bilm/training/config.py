@@ -42,6 +42,9 @@ class DataConfig(Section):
     )
 
 
+DECAYS_TO_LAST_STEP = ("linear", "cosine")  # their learning rate depends on the number of steps
+
+
 class OptimizerConfig(Section):
     """The optimizer and its learning rate."""
 
@@ -89,6 +92,11 @@ class EvaluationConfig(Section):
     )
     rows: PositiveInt = Field(
         32, description="rows that the held-out text is cut into; ranks share them equally"
+    )
+    max_words: PositiveInt | None = Field(
+        200_000,
+        description="limit on the words of an evaluation, counting sentence ends; a larger split "
+        "is reduced to a fixed subset; null for no limit",
     )
     patience: PositiveInt | None = Field(
         None,

@@ -1,6 +1,6 @@
 """The training loop.
 
-Everything random is a function of (seed, step, rank), and so are the batch and the learning rate of
+Everything random is a function of (seed, step), and so are the batch and the learning rate of
 a step. The state of a run is therefore its weights, the optimizer's state, the carried LSTM state
 and `Progress`. Regardless of how a run stops, the same command resumes it, bit for bit, from the
 latest intact checkpoint.
@@ -9,6 +9,7 @@ latest intact checkpoint.
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,16 +18,16 @@ import psutil
 import torch
 
 from bilm.corpus.batches import Batch
-from bilm.corpus.manifest import HELDOUT
 from bilm.distributed.process import release_free_memory
 from bilm.model.language_model import DIRECTIONS
 from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, PretrainedBiLm
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS
+from bilm.training.config import Config
 from bilm.training.metrics import MetricsLog
 from bilm.training.optimizers import learning_rate_at
 from bilm.training.perplexity import loss_totals, perplexity
 from bilm.training.run_parts import RunParts, RunState
-from bilm.training.run_record import RunRecord, StepSums
+from bilm.training.run_record import Progress, RunRecord, StepSums
 from bilm.training.step import take_step
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,25 @@ STOPPED_EXIT_CODE = 75  # stopped by a signal and saved; the same command resume
 
 class _Stopped(Exception):
     """A rank was asked to stop during an evaluation."""
+
+
+def next_commands(config: Config, progress: Progress) -> str:
+    """Return a message that names the best model and the commands that use it."""
+    run, corpus = shlex.quote(config.train.output_dir), shlex.quote(config.data.corpus)
+    if progress.best_step is None:
+        return (
+            f"finished. There is no best model without a held-out evaluation. Export the latest:\n"
+            f"  python -m bilm.commands.export {run} --which newest --model MODEL"
+        )
+    best = shlex.quote(str(Path(config.train.output_dir) / BEST_MODEL_DIRECTORY))
+    return (
+        f"finished. The best model (step {progress.best_step:,}, held-out perplexity "
+        f"{progress.best_perplexity:.2f}) is in {best}. Commands that use it:\n"
+        f"  python -m bilm.commands.evaluate --model {best} --corpus {corpus}\n"
+        f"  python -m bilm.commands.export {run} --model MODEL --published PUBLISHED\n"
+        f"  python -m bilm.commands.embed --model {best} --input TEXT --output VECTORS.hdf5\n"
+        f"  python -m downstream.classify --model {best} --train CSV --test CSV --output REPORT"
+    )
 
 
 class Run:
@@ -65,6 +85,8 @@ class Run:
         batches.close()
         self._save()
         if not must_stop:
+            if parts.ranks.is_first:
+                logger.info("%s", next_commands(parts.config, state.progress))
             return 0
         if parts.ranks.is_first:
             logger.info(
@@ -80,8 +102,10 @@ class Run:
         result = take_step(parts, state, batches, inspect=self._is_inspection_due())
         state.progress = state.progress.after_step()
         step = state.progress.step
-        if result.inspector is not None and log is not None:
-            log.inspection(step, result.inspector)
+        if log is not None:
+            log.advance()
+            if result.inspector is not None:
+                log.inspection(step, result.inspector)
         parts.ranks.note_step(step)
         seconds = time.monotonic() - started
         state.sums += replace(result.sums, seconds=seconds, waited=waited)
@@ -132,11 +156,15 @@ class Run:
             return False
         started = time.monotonic()
         model, device = parts.engine.model, parts.ranks.device
+        # An evaluation needs fewer and larger blocks than a step, so neither could reuse the free
+        # memory of the other.
+        release_free_memory()
         try:
             totals = loss_totals(model, parts.heldout, device, self._check_stop)
         except _Stopped:
             return True  # the resumed run evaluates before its first step
-        measured = totals.sum_over_ranks(parts.ranks).perplexity(parts.corpus, HELDOUT)
+        release_free_memory()
+        measured = totals.sum_over_ranks(parts.ranks).perplexity(parts.heldout)
         state.progress = state.progress.after_evaluation(measured.mean)
         if self.log is not None:
             self.log.heldout(step, measured, time.monotonic() - started)
@@ -177,6 +205,7 @@ class Run:
         if state.progress == state.saved:
             return
         started = time.monotonic()
+        release_free_memory()
         tensors = {
             WEIGHTS: parts.engine.weights(),
             OPTIMIZER: parts.engine.optimizer_state(),
@@ -187,8 +216,7 @@ class Run:
         }
         with parts.ranks.fail_together():
             if parts.ranks.is_first:
-                fingerprint = parts.corpus.fingerprint
-                record = RunRecord.of_run(parts.config, fingerprint, state.progress, state.sums)
+                record = RunRecord.of_run(parts.settings, state.progress, state.sums)
                 saved = parts.store.save(tensors, record)
                 keep_last = parts.config.train.checkpoints.keep_last
                 parts.store.prune(saved, keep_last, state.progress.best_step)

@@ -54,6 +54,11 @@ class MetricsLog:
         if sys.stderr.isatty():
             self._bar = tqdm(total=num_steps, initial=start, unit="step", dynamic_ncols=True)
 
+    def advance(self) -> None:
+        """Advance the progress bar by one step; it is drawn at most ten times a second."""
+        if self._bar is not None:
+            self._bar.update()
+
     def train(self, step: int, figures: dict[str, float]) -> None:
         """Log the training figures of the steps since the previous line."""
         self._write({"event": "train", "step": step, **figures})
@@ -67,13 +72,15 @@ class MetricsLog:
             "perplexity": perplexity.mean,
             **{f"perplexity_{name}": value for name, value in perplexity.by_direction.items()},
             "unknown_share": perplexity.unknown_share,
+            "predictions": perplexity.num_predictions,
         }
-        self._write({"event": "heldout", "step": step, **figures, "seconds": seconds})
+        available = {"available_predictions": perplexity.num_available}
+        self._write({"event": "heldout", "step": step, **figures, **available, "seconds": seconds})
         self._draw({f"heldout/{name}": value for name, value in figures.items()}, step)
         parts = ", ".join(f"{k} {v:.2f}" for k, v in perplexity.by_direction.items())
         self._print(
             f"step {step:,}: held-out perplexity {perplexity.mean:.2f} ({parts}; full softmax, "
-            f"{perplexity.unknown_share:.2%} unknown words, {seconds:.1f} s)"
+            f"{perplexity.text}, {perplexity.unknown_share:.2%} unknown words, {seconds:.1f} s)"
         )
 
     def checkpoint(self, step: int, path: Path, seconds: float) -> None:
@@ -135,7 +142,6 @@ class MetricsLog:
             if self._heldout is not None:
                 shown["held-out ppl"] = f"{self._heldout:.1f}"
             self._bar.set_postfix(shown, refresh=False)
-            self._bar.update(step - self._bar.n)
             return
         elapsed = time.monotonic() - self._started
         left = elapsed / max(1, step - self._start) * (self._num_steps - step)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from bilm.corpus.reader import Corpus
@@ -22,6 +23,7 @@ from bilm.pretrained.model_directory import (
 )
 from bilm.training.checkpoints import WEIGHTS, Checkpoint, CheckpointStore
 from bilm.training.config import Config, load_config
+from bilm.training.run_settings import RunSettings
 
 logger = logging.getLogger(__name__)
 
@@ -51,12 +53,13 @@ def lock_run(directory: Path, ranks: Ranks) -> Iterator[None]:
         yield
 
 
-def find_checkpoint(config: Config, corpus: Corpus, ranks: Ranks, fresh: bool) -> Checkpoint | None:
+def find_checkpoint(
+    directory: Path, settings: RunSettings, ranks: Ranks, fresh: bool, allow_changes: bool
+) -> Checkpoint | None:
     """Return the checkpoint to resume from; None for a new run, and on all ranks but rank 0."""
     checkpoint = None
     with ranks.fail_together():
         if ranks.is_first:
-            directory = Path(config.train.output_dir)
             names = (CONFIG_FILE, CHECKPOINTS_DIRECTORY, METRICS_FILE)
             if fresh and any((directory / name).exists() for name in names):
                 raise CheckpointError(
@@ -65,7 +68,8 @@ def find_checkpoint(config: Config, corpus: Corpus, ranks: Ranks, fresh: bool) -
                 )
             checkpoint = CheckpointStore(directory / CHECKPOINTS_DIRECTORY).newest()
             if checkpoint is not None:
-                _check_same_run(checkpoint, config, corpus)
+                _check_settings(checkpoint, settings, allow_changes)
+                checkpoint = _forget_other_evaluations(checkpoint, settings)
                 logger.info("resuming from %s", checkpoint.path)
     return checkpoint
 
@@ -104,12 +108,41 @@ def model_of_run(run: Path, which: str) -> PretrainedBiLm:
     )
 
 
-def _check_same_run(checkpoint: Checkpoint, config: Config, corpus: Corpus) -> None:
-    differences = checkpoint.record.differences(config, corpus.fingerprint)
-    if differences:
+def _check_settings(checkpoint: Checkpoint, settings: RunSettings, allow_changes: bool) -> None:
+    record = checkpoint.record
+    conflicts = record.conflicts(settings)
+    if conflicts:
         raise CheckpointError(
             f"{checkpoint.path} was written with different settings:\n  "
-            + "\n  ".join(differences)
+            + "\n  ".join(conflicts)
             + "\nRestore them, or choose another train.output_dir (train.init_from can start from "
             "these weights)"
         )
+    if record.changeable is None:
+        logger.warning(
+            "%s was written by an earlier version, which did not record the learning rate and its "
+            "schedule; make sure that they have not changed",
+            checkpoint.path,
+        )
+    changes = "\n  ".join(record.changes(settings))
+    if changes and not allow_changes:
+        raise CheckpointError(
+            f"these settings have changed since {checkpoint.path} was written:\n  {changes}\n"
+            "Restore them, or pass --allow-changes to resume with the new values"
+        )
+    if changes:
+        logger.warning("resuming with changed settings:\n  %s", changes)
+
+
+def _forget_other_evaluations(checkpoint: Checkpoint, settings: RunSettings) -> Checkpoint:
+    """Forget the best perplexity if the following evaluations read other text."""
+    record = checkpoint.record
+    if record.progress.best_step is None or record.is_comparable(settings):
+        return checkpoint
+    logger.warning(
+        "the held-out text of evaluations has changed, so the best perplexity so far (%.2f) is not "
+        "comparable with later ones; the next evaluation replaces the best model",
+        record.progress.best_perplexity,
+    )
+    progress = record.progress.without_evaluations()
+    return replace(checkpoint, record=record.model_copy(update={"progress": progress}))

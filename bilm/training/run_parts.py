@@ -12,7 +12,9 @@ from bilm.distributed.signals import StopRequest
 from bilm.model.bilstm import BiLstmState
 from bilm.training.checkpoints import CheckpointStore
 from bilm.training.config import Config
+from bilm.training.perplexity import EvaluatedText
 from bilm.training.run_record import Progress, StepSums
+from bilm.training.run_settings import RunSettings
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,10 @@ class RunParts:
     engine: Engine
     store: CheckpointStore
     stream: BatchStream
-    heldout: BatchStream | None  # None if the corpus has no held-out split
+    heldout: EvaluatedText | None  # None if the corpus has no held-out split
     stop: StopRequest
     num_steps: int
+    settings: RunSettings  # that checkpoints record
 
 
 @dataclass

@@ -12,30 +12,26 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import JsonValue, PlainSerializer, PlainValidator
+from pydantic import PlainSerializer, PlainValidator
 
 from bilm.errors import CheckpointError
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
-from bilm.training.config import Config
+from bilm.training.run_settings import (
+    EVALUATED_WORDS,
+    EVALUATION_KEYS,
+    RunSettings,
+    Settings,
+    differences,
+)
 
 RUN_FILE = "run.json"
 
-VERSION = 2
+VERSION = 3
+
+VERSION_WITHOUT_CHANGEABLE = 2  # its records do not contain the settings that may change
 
 MAX_RECORD_BYTES = 1 << 24
-
-# The settings that determine the batches and the weights. A checkpoint can be resumed only with
-# the same values, and stores no others: the rest of a configuration may change between starts.
-FIXED_KEYS = (
-    "model",
-    "data.unroll_steps",
-    "train.seed",
-    "train.init_from",
-    "train.optimizer.name",
-    "train.optimizer.initial_accumulator",
-    "deepspeed.train_batch_size",
-)
 
 
 class Progress(Section):
@@ -64,6 +60,10 @@ class Progress(Section):
                 "evaluations_since_best": 0,
             }
         return self.model_copy(update=update)
+
+    def without_evaluations(self) -> Progress:
+        """Return the progress of a run whose evaluations so far do not count."""
+        return NO_PROGRESS.model_copy(update={"step": self.step})
 
 
 NO_PROGRESS = Progress(
@@ -141,21 +141,21 @@ class RunRecord(Section):
 
     version: int
     step: int
-    settings: dict[str, JsonValue]
+    settings: Settings
+    changeable: Settings | None  # None in a record of an earlier version
     corpus: str  # its fingerprint
     progress: Progress
     meters: Annotated[StepSums, PlainValidator(_read_sums), PlainSerializer(StepSums.to_json)]
 
     @classmethod
-    def of_run(
-        cls, config: Config, fingerprint: str, progress: Progress, sums: StepSums
-    ) -> RunRecord:
+    def of_run(cls, settings: RunSettings, progress: Progress, sums: StepSums) -> RunRecord:
         """Return the record of a run at its current step."""
         return cls(
             version=VERSION,
             step=progress.step,
-            settings=fixed_settings(config),
-            corpus=fingerprint,
+            settings=settings.fixed,
+            changeable=settings.changeable,
+            corpus=settings.corpus,
             progress=progress,
             meters=sums,
         )
@@ -166,7 +166,9 @@ class RunRecord(Section):
         path = directory / RUN_FILE
         tree = read_json(path, CheckpointError, MAX_RECORD_BYTES)
         version = tree.get("version") if isinstance(tree, dict) else VERSION
-        if version != VERSION:
+        if version == VERSION_WITHOUT_CHANGEABLE and isinstance(tree, dict):
+            tree = tree | {"changeable": None}
+        elif version != VERSION:
             raise CheckpointError(
                 f"{path} has format version {version}; this version of bilm reads version "
                 f"{VERSION}. Use the version of bilm that wrote it"
@@ -186,27 +188,26 @@ class RunRecord(Section):
         """Return the content of the file."""
         return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
 
-    def differences(self, config: Config, fingerprint: str) -> list[str]:
-        """Return a line for each reason why a run with `config` cannot resume from this record."""
+    def conflicts(self, settings: RunSettings) -> list[str]:
+        """Return a line for each reason why a run with `settings` cannot resume from this one."""
         lines = []
-        if self.corpus != fingerprint:
+        if self.corpus != settings.corpus:
             lines.append("data.corpus: its content differs from the checkpoint's")
-        settings = fixed_settings(config)
-        for key in self.settings.keys() ^ settings.keys():
-            lines.append(f"{key}: the checkpoint was written by another version of bilm")
-        for key in self.settings.keys() & settings.keys():
-            if self.settings[key] != settings[key]:
-                lines.append(f"{key}: {self.settings[key]} in the checkpoint, {settings[key]} now")
-        return sorted(lines)
+        lines += differences(self.settings, settings.fixed)
+        if self.changeable is not None and self.changeable.keys() != settings.changeable.keys():
+            keys = ", ".join(sorted(self.changeable.keys() ^ settings.changeable.keys()))
+            lines.append(f"{keys}: the checkpoint was written by another version of bilm")
+        return lines
 
+    def changes(self, settings: RunSettings) -> list[str]:
+        """Return a line for each difference that the user must confirm."""
+        return differences(self.changeable or {}, settings.changeable if self.changeable else {})
 
-def fixed_settings(config: Config) -> dict[str, JsonValue]:
-    """Return the settings that a checkpoint stores, by key."""
-    tree = config.model_dump(mode="json")
-    return {path: _look_up(tree, path) for path in FIXED_KEYS}
+    def is_comparable(self, settings: RunSettings) -> bool:
+        """Return whether evaluations with `settings` read the same text as those of this run.
 
-
-def _look_up(tree: Any, path: str) -> Any:
-    for key in path.split("."):
-        tree = tree[key]
-    return tree
+        A run of an earlier version has evaluated the whole held-out split.
+        """
+        if self.changeable is None:
+            return settings.changeable[EVALUATED_WORDS] is None
+        return all(self.changeable[key] == settings.changeable[key] for key in EVALUATION_KEYS)

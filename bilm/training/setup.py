@@ -38,9 +38,11 @@ from bilm.training.config import Config
 from bilm.training.loop import Run
 from bilm.training.metrics import MetricsLog
 from bilm.training.optimizers import STATE_NAMES, build_optimizer
+from bilm.training.perplexity import EvaluatedText, evaluation_order
 from bilm.training.run_directory import find_checkpoint, lock_run, write_config
 from bilm.training.run_parts import RunParts, RunState
 from bilm.training.run_record import NO_PROGRESS, RunRecord, StepSums
+from bilm.training.run_settings import settings_of_run
 from bilm.training.step import take_step
 
 logger = logging.getLogger(__name__)
@@ -48,9 +50,13 @@ logger = logging.getLogger(__name__)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def train(config: Config, fresh: bool = False) -> int:
-    """Train, or resume the run in `train.output_dir`; return the exit code."""
-    with prepare(config, fresh) as run:
+def train(config: Config, fresh: bool = False, allow_changes: bool = False) -> int:
+    """Train, or resume the run in `train.output_dir`; return the exit code.
+
+    With `fresh`, an existing run is an error. Without `allow_changes`, so is a setting that affects
+    the result and has changed since the run was saved.
+    """
+    with prepare(config, fresh, allow_changes) as run:
         with run.parts.ranks.fail_together():
             if run.parts.ranks.is_first:
                 directory = Path(config.train.output_dir)
@@ -87,7 +93,7 @@ def dry_run(config: Config) -> int:
 
 
 @contextmanager
-def prepare(config: Config, fresh: bool) -> Iterator[Run]:
+def prepare(config: Config, fresh: bool, allow_changes: bool = False) -> Iterator[Run]:
     """Join the ranks, open the corpus, lock the run's directory, and build the run."""
     stop = StopRequest()
     stop.listen()
@@ -97,21 +103,26 @@ def prepare(config: Config, fresh: bool) -> Iterator[Run]:
             if ranks.is_first_on_machine:
                 corpus.verify()  # every file, before anything is trained on it
             stream = open_train_stream(config, corpus, ranks)
-            heldout = open_heldout_stream(config, corpus, ranks)
-        with lock_run(Path(config.train.output_dir), ranks):
-            checkpoint = find_checkpoint(config, corpus, ranks, fresh)
+            heldout = open_heldout(config, corpus, ranks)
+        steps = config.train.num_epochs * stream.steps_per_epoch
+        steps = min(steps, config.train.max_steps or steps)
+        is_complete = heldout is None or heldout.is_complete
+        settings = settings_of_run(config, corpus.fingerprint, steps, is_complete)
+        directory = Path(config.train.output_dir)
+        with lock_run(directory, ranks):
+            checkpoint = find_checkpoint(directory, settings, ranks, fresh, allow_changes)
             engine = build_engine(config, build_model(config, corpus, ranks, checkpoint), ranks)
-            steps = config.train.num_epochs * stream.steps_per_epoch
             parts = RunParts(
                 config=config,
                 ranks=ranks,
                 corpus=corpus,
                 engine=engine,
-                store=CheckpointStore(Path(config.train.output_dir) / CHECKPOINTS_DIRECTORY),
+                store=CheckpointStore(directory / CHECKPOINTS_DIRECTORY),
                 stream=stream,
                 heldout=heldout,
                 stop=stop,
-                num_steps=min(steps, config.train.max_steps or steps),
+                num_steps=steps,
+                settings=settings,
             )
             run = build_run(parts, checkpoint)
             write_config(config, ranks)
@@ -135,8 +146,8 @@ def open_train_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchStre
     return stream
 
 
-def open_heldout_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchStream | None:
-    """Return this rank's batches of the held-out split; None if the corpus has none."""
+def open_heldout(config: Config, corpus: Corpus, ranks: Ranks) -> EvaluatedText | None:
+    """Return the held-out text to evaluate on; None if the corpus has none."""
     evaluation = config.train.evaluation
     if HELDOUT not in corpus.splits or not corpus.splits[HELDOUT].sentences:
         if evaluation.patience is not None:
@@ -154,12 +165,13 @@ def open_heldout_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchSt
     batch = GlobalBatch(
         rows=evaluation.rows,
         unroll=config.data.unroll_steps,
-        shuffle=False,
         rows_setting="train.evaluation.rows",
     )
+    batch, num_steps = evaluation_order(corpus.split(HELDOUT), batch, evaluation.max_words)
     share = RankShare(ranks.rank, ranks.world)
     characters = _max_characters(config)
-    return BatchStream(corpus, HELDOUT, batch, share, max_characters=characters, verified=True)
+    stream = BatchStream(corpus, HELDOUT, batch, share, max_characters=characters, verified=True)
+    return EvaluatedText(stream, num_steps)
 
 
 def _max_characters(config: Config) -> int:

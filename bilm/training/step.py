@@ -1,6 +1,8 @@
 """One optimizer step: forward, backward, exchange between ranks, clipping and update.
 
-Everything random in a step is a function of (seed, step, rank, micro-batch).
+Everything random in a step is a function of (seed, step): the negatives are the same on all ranks,
+and the dropout masks belong to the rows of the global batch. The result therefore does not depend
+on the number of ranks and micro-batches, except for rounding.
 """
 
 from __future__ import annotations
@@ -8,12 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bilm.corpus.batches import Batch
 from bilm.errors import DivergedError
+from bilm.kernels.dropout import DropoutSeed
 from bilm.kernels.sparse_rows import coalesced
 from bilm.model.bilstm import BiLstmState
 from bilm.model.language_model import training_objective
@@ -90,15 +92,17 @@ def _accumulate_gradients(parts: RunParts, state: RunState, batches: list[Batch]
     """Run forward and backward on every micro-batch; return the loss sums (directions,)."""
     config, ranks, engine = parts.config, parts.ranks, parts.engine
     seed, step = config.train.seed, state.progress.step
-    rows = state.lstm.cell.shape[2] // len(batches)
+    own_rows = state.lstm.cell.shape[2]
+    rows = own_rows // len(batches)
     negatives = _move(engine.model.draw_negatives((seed, step)), ranks.device)
     sums, states = torch.zeros(config.model.num_directions, dtype=torch.float64), []
     for batch in batches:
         inputs = batch_tensors(batch, parts.corpus, config.model, ranks.device)
-        before = state.lstm.rows(batch.micro * rows, (batch.micro + 1) * rows)
-        torch.manual_seed(_seed_of(seed, step, ranks.rank, batch.micro))
+        first = batch.micro * rows
+        before = state.lstm.rows(first, first + rows)
+        dropout_seed = DropoutSeed(seed, step, ranks.rank * own_rows + first)
         with engine.autocast():
-            losses, after = engine(*inputs, before, negatives)
+            losses, after = engine(*inputs, before, negatives, dropout_seed)
         engine.backward(training_objective(losses, rows))
         if batch is not batches[-1]:
             engine.next_micro_batch()
@@ -123,10 +127,6 @@ def _check_finite(parts: RunParts, step: int, losses: Tensor) -> None:
         f"the loss of step {step + 1} on rank {rank} is {losses[rank].tolist()}; nothing was "
         f"updated. Its rows came from: {listed}" + (" ..." if len(places) > MAX_PLACES else "")
     )
-
-
-def _seed_of(*parts: int) -> int:
-    return int(np.random.SeedSequence(parts).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def _move(negatives: list[Negatives] | None, device: torch.device) -> list[Negatives] | None:

@@ -100,7 +100,12 @@ def compare_shares(
     """Fit every method on every share of the training texts, once per seed."""
     if not shares or not all(0 < share <= 1 for share in shares):
         raise ConfigError(f"--shares is {list(shares)}; each must be above 0 and at most 1")
+    settings.without_vectors()  # reject settings that need word vectors
     task = read_task(settings)
+    if settings.head.vectors is not None:
+        from downstream.features.word_vectors import check_vectors
+
+        check_vectors(settings.head.vectors)
     first = settings.train.seed
     seeds = range(first, first + settings.train.num_seeds)
     figures = []

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bilm.errors import ConfigError, run_command
+from bilm.errors import run_command
 from downstream.baselines.baseline import NAMES
 from downstream.baselines.comparison import (
     FORMAT,
@@ -34,11 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings.reject_finetune()
     names = chosen_names(arguments.which, settings)
     if "untrained" in names:
-        _check_untrained(settings)
+        settings.without_vectors()
     output = Path(settings.output)
     check_free(output, FORMAT, settings.overwrite)
     set_up()
-    comparison = run_baselines(settings, read_task(settings), names, arguments.progress)
+    task = read_task(settings)
+    _check_inputs(settings, names)
+    comparison = run_baselines(settings, task, names, arguments.progress)
     write_page(output, FORMAT, baselines_page(comparison), settings.overwrite)
     table = baselines_table(comparison.baselines)
     sys.stdout.write(f"{table}\n\nresults: {output / RESULTS_FILE}\n")
@@ -53,11 +55,16 @@ def _add_which(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _check_untrained(settings: BaselineSettings) -> None:
-    """Reject settings for which the untrained biLM, the last baseline, would fail."""
-    settings.without_vectors()
-    if not Path(str(settings.model)).exists():
-        raise ConfigError(f"--model is {settings.model}, which does not exist")
+def _check_inputs(settings: BaselineSettings, names: Sequence[str]) -> None:
+    """Reject word vectors and models that a later baseline could not use."""
+    if "glove" in names:
+        from downstream.features.word_vectors import check_vectors
+
+        check_vectors(str(settings.head.vectors))
+    if "untrained" in names:
+        from downstream.baselines.untrained import check_untrained
+
+        check_untrained(settings)
 
 
 if __name__ == "__main__":

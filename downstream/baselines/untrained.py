@@ -1,6 +1,6 @@
 """The head of `downstream.classify` on a biLM of the same shape with random weights.
 
-Its representations are stored in a temporary memory-mapped file next to the output.
+Its representations are stored in a temporary memory-mapped file in `--cache` or next to the output.
 """
 
 from __future__ import annotations
@@ -12,19 +12,31 @@ from typing import Any
 
 import torch
 
+from bilm.embedding.embedder import Embedder
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.baselines.baseline import TITLES, Baseline
 from downstream.settings.sections import BaselineSettings, Settings
 from downstream.tasks.classification import Task
-from downstream.training.experiment import run
+from downstream.training.experiment import check_heads, run
+
+
+def check_untrained(chosen: BaselineSettings) -> None:
+    """Reject a model that cannot be opened, and mixes that it does not have."""
+    settings = _settings(chosen)
+    embedder = Embedder(PretrainedBiLm.open(Path(settings.model)))
+    check_heads(settings, embedder.num_layers, embedder.dim)
+
+
+def _settings(chosen: BaselineSettings) -> Settings:
+    return Settings.model_validate(chosen.without_vectors().model_dump())
 
 
 def untrained_bilm(chosen: BaselineSettings, task: Task, progress: bool | None) -> Baseline:
     """Train the head of the chosen settings on an untrained biLM, without word vectors."""
     start = time.process_time()
-    settings = Settings.model_validate(chosen.without_vectors().model_dump())
-    parent = Path(settings.output).resolve().parent
+    settings = _settings(chosen)
+    parent = Path(settings.cache or Path(settings.output).parent).resolve()
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".untrained.", dir=parent) as directory:
         model = Path(directory) / "model"

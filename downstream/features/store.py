@@ -7,13 +7,13 @@ texts and its files; a store that does not match is rejected.
 
 Cost: one pass of the biLM. On disk, per text of n words, 8 x layers x dim bytes for `pooled` and
 2 x n x layers x dim bytes for `words` (0.44 and 5 GB for 71,710 texts of 45 words at 3 layers of
-256). In memory, one window of the embedder while writing, and a few hundred megabytes of the
-map while reading.
+256). In memory, the tokenized texts and one window of the embedder while writing, and a few hundred
+megabytes of the map while reading.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,8 @@ from downstream.features.store_format import (
     read_record,
     remedy,
 )
-from downstream.features.store_writer import write_stores
+from downstream.features.store_size import StoreSize, check_space
+from downstream.features.store_writer import StorePass, write_stores
 from downstream.features.texts_to_layers import TextReading, tokenize
 from downstream.settings.progress import Progress
 
@@ -53,10 +54,8 @@ class Store:
         self.num_texts = record.num_texts
         self.num_layers = record.num_layers
         self.dim = record.dim
-        layers = (self.num_layers, self.dim)
-        shape = (
-            (self.num_texts, 2, *layers) if self.kind == "pooled" else (record.num_words, *layers)
-        )
+        size = StoreSize(record.num_texts, record.num_words, record.num_layers, record.dim)
+        shape = size.layers_shape(self.kind)
         self.rows = MappedRows(directory / LAYERS_FILE, DTYPES[self.kind], shape)
         self.offsets = _read_numbers(directory / OFFSETS_FILE, "<i8", self.num_texts + 1)
         self.word_ids = _read_numbers(directory / WORDS_FILE, "<i4", record.num_words)
@@ -89,28 +88,39 @@ class Store:
             )
 
 
-def open_store(
+def open_stores(
     cache: Path,
     kind: Kind,
     embedder: Embedder,
-    texts: Sequence[str],
+    files: Mapping[str, Sequence[str]],
     reading: TextReading = TextReading(),  # noqa: B008
-    progress: Progress = Progress("texts"),  # noqa: B008
-) -> Store:
-    """Open the store of `texts` below `cache`, and compute it first if it does not exist.
+    progress: bool | None = None,
+) -> dict[str, Store]:
+    """Open the store of each list of texts below `cache`; compute those that do not exist first.
 
-    A pass that computes a `words` store also writes the `pooled` one, at little extra cost.
+    All texts are tokenized, and the free space is checked, before the biLM reads any text. A pass
+    that computes a `words` store also writes the `pooled` one, at little extra cost.
     """
-    key = StoreKey.of(embedder, texts, reading)
-    directory = key.directory(cache, kind)
-    if not directory.exists():
-        kinds: tuple[Kind, ...] = ("pooled", "words") if kind == "words" else ("pooled",)
+    keys = {name: StoreKey.of(embedder, texts, reading) for name, texts in files.items()}
+    kinds: tuple[Kind, ...] = ("pooled", "words") if kind == "words" else ("pooled",)
+    passes: dict[StoreKey, StorePass] = {}
+    for name, key in keys.items():
+        if key in passes or key.directory(cache, kind).exists():
+            continue
         places = {k: key.directory(cache, k) for k in kinds}
         missing = {k: place for k, place in places.items() if not place.exists()}
-        tokenizing = Progress("tokenizing", progress.shown)
-        words = tokenize(embedder.pretrained, texts, reading, tokenizing)
-        write_stores(missing, embedder, words, key, progress)
-    return Store(directory, read_record(directory, kind, key))
+        bar = Progress(f"tokenizing: {name}", progress)
+        words = tokenize(embedder.pretrained, files[name], reading, bar)
+        passes[key] = StorePass(missing, key, words, Progress(name, progress))
+    layers = (embedder.num_layers, embedder.dim)
+    sizes = [(StoreSize(len(p.texts), p.num_words, *layers), p.places) for p in passes.values()]
+    check_space(cache, sizes)
+    for store_pass in passes.values():
+        write_stores(store_pass, embedder)
+    return {
+        name: Store(key.directory(cache, kind), read_record(key.directory(cache, kind), kind, key))
+        for name, key in keys.items()
+    }
 
 
 def _read_numbers(path: Path, dtype: str, length: int) -> npt.NDArray[Any]:

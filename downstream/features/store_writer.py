@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bilm.embedding.embedder import Embedder
-from bilm.errors import CheckpointError
+from bilm.errors import CheckpointError, OutputError
 from bilm.files.writing import atomic_directory, write_text
 from downstream.features.store_format import (
     DTYPES,
@@ -30,24 +31,33 @@ from downstream.features.texts_to_layers import pool_words, stream_pooled, strea
 from downstream.settings.progress import Progress
 
 
-def write_stores(
-    places: dict[Kind, Path],
-    embedder: Embedder,
-    texts: Sequence[list[str]],
-    key: StoreKey,
-    progress: Progress,
-) -> None:
-    """Compute the stores of all kinds in `places` in one pass of the biLM."""
+@dataclass(frozen=True)
+class StorePass:
+    """A pass of the biLM over tokenized texts, and the stores that it writes."""
+
+    places: dict[Kind, Path]
+    key: StoreKey
+    texts: Sequence[list[str]]
+    progress: Progress
+
+    @property
+    def num_words(self) -> int:
+        """The number of words of all texts."""
+        return sum(len(words) for words in self.texts)
+
+
+def write_stores(store_pass: StorePass, embedder: Embedder) -> None:
+    """Compute all stores of a pass."""
+    texts, progress = store_pass.texts, store_pass.progress
     with ExitStack() as stack:
         writers = {
-            kind: _Writer(stack.enter_context(atomic_directory(place, CheckpointError)), kind)
-            for kind, place in places.items()
+            kind: _Writer(stack.enter_context(atomic_directory(place, OutputError)), kind)
+            for kind, place in store_pass.places.items()
         }
         for writer in writers.values():
             stack.callback(writer.close)
-        label = f"biLM: {progress.label}"
-        num_words = sum(len(words) for words in texts)
-        bar = stack.enter_context(Progress(label, progress.shown).bar("words", total=num_words))
+        shown = Progress(f"biLM: {progress.label}", progress.shown)
+        bar = stack.enter_context(shown.bar("words", total=store_pass.num_words))
         if "words" in writers:
             for layers in stream_words(embedder, texts):
                 writers["words"].add(layers)
@@ -59,7 +69,7 @@ def write_stores(
                 writers["pooled"].add(pooled)
                 bar.update(len(words))
         for writer in writers.values():
-            writer.finish(texts, key, embedder)
+            writer.finish(texts, store_pass.key, embedder)
 
 
 class _Writer:

@@ -18,6 +18,7 @@ from bilm.errors import CorpusError
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import require_tokenizer
 from downstream.settings.progress import Progress
+from downstream.settings.sections import DEFAULT_MAX_WORDS
 
 WordLayers = npt.NDArray[np.float32]  # (words, layers, dim) of one text
 PooledLayers = npt.NDArray[np.float32]  # (poolings, layers, dim) of one text
@@ -32,7 +33,7 @@ class TextReading:
     """How to read texts: whether they are already tokenized, and their maximum length."""
 
     tokenized: bool = False
-    max_words: int = 400
+    max_words: int = DEFAULT_MAX_WORDS
 
 
 def tokenize(

@@ -10,7 +10,7 @@ Cost: the file is read once, line by line; only the vectors of requested words a
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -25,6 +25,8 @@ from bilm.text.lines import LineReader
 Table = npt.NDArray[np.float32]
 
 _MAX_LINE_BYTES = 1 << 20
+
+_NO_VECTORS = "{} has no vectors; expected one word and its numbers per line"
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,9 @@ class WordVectors:
         kept = array("f")  # grows in place, so a large table is in memory only once
         total: npt.NDArray[np.float64] | None = None
         count = 0
-        for number, line in enumerate(
-            LineReader(Path(path), max_line_bytes=_MAX_LINE_BYTES).lines(), 1
-        ):
+        for number, line in enumerate(_lines(path), 1):
             word, rest = _split(line, None if total is None else len(total))
-            if number == 1 and word.isdecimal() and rest.strip().isdecimal():
+            if number == 1 and _is_header(word, rest):
                 continue
             vector = _parse(rest, Path(path), number)
             if total is None:
@@ -68,7 +68,7 @@ class WordVectors:
                 rows[word] = len(rows)
                 kept.frombytes(vector.tobytes())
         if total is None:
-            raise CorpusError(f"{path} has no vectors; expected one word and its numbers per line")
+            raise CorpusError(_NO_VECTORS.format(path))
         table = np.asarray(kept, dtype=np.float32).reshape(len(rows), len(total))
         return cls(rows, table, (total / count).astype(np.float32))
 
@@ -88,9 +88,28 @@ class WordVectors:
         return known / max(len(words), 1)
 
 
+def check_vectors(path: Path | str) -> None:
+    """Raise CorpusError if the file cannot be read or its first vector is invalid."""
+    for number, line in enumerate(_lines(path), 1):
+        word, rest = _split(line, None)
+        if number > 1 or not _is_header(word, rest):
+            _parse(rest, Path(path), number)
+            return
+    raise CorpusError(_NO_VECTORS.format(path))
+
+
 def vectors_digest(path: Path | str) -> str:
     """Return the sha256 of the file."""
     return sha256_of(Path(path), CorpusError, "the word vectors")
+
+
+def _lines(path: Path | str) -> Iterator[str]:
+    return LineReader(Path(path), max_line_bytes=_MAX_LINE_BYTES).lines()
+
+
+def _is_header(word: str, rest: str) -> bool:
+    """Return whether a first line has two integers, as in word2vec's text format."""
+    return word.isdecimal() and rest.strip().isdecimal()
 
 
 def _split(line: str, dim: int | None) -> tuple[str, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bilm.errors import CheckpointError
+from bilm.errors import CheckpointError, OutputError
 from bilm.files.strict_json import read_json
 from bilm.files.writing import atomic_directory, reject_existing, write_text
 
@@ -65,11 +66,21 @@ def save_figure(figure: Any, path: Path) -> None:
     figure.savefig(path, dpi=_DPI, metadata={"Software": None})
 
 
+def check_writable(output: Path) -> None:
+    """Raise OutputError unless the directory in which `output` will be created is writable."""
+    parent = next(path for path in output.absolute().parents if path.exists())
+    if not parent.is_dir():
+        raise OutputError(f"cannot create {output}: {parent} is not a directory; change --output")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise OutputError(f"cannot create {output}: {parent} is not writable; change --output")
+
+
 def check_free(output: Path, kind: str, overwrite: bool) -> None:
     """Reject an output directory to which a page of this kind cannot be written.
 
     Commands call this before they compute anything.
     """
+    check_writable(output)
     if not output.exists() or (output.is_dir() and not any(output.iterdir()) and overwrite):
         return
     reject_existing(output, CheckpointError, overwrite)

@@ -27,6 +27,9 @@ DEFAULT_BATCH_SIZE = {"pooled": 512, "words": 64}
 DEFAULT_HIDDEN_DIM = {"pooled": 256, "words": 0}
 DEFAULT_EPOCHS = {"pooled": 12, "words": 6}
 
+DEFAULT_MAX_WORDS = 400
+DEFAULT_VALIDATION_SHARE = 0.1
+
 MIN_STEPS_PER_EPOCH = 25
 MIN_BATCH_SIZE = 8
 
@@ -42,7 +45,7 @@ class DataSettings(Section):
         None, description="texts for early stopping (default: a share of the training texts)"
     )
     validation_share: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.1,
+        DEFAULT_VALIDATION_SHARE,
         description="share of each class of the training texts to use for validation if no "
         "validation file is given",
     )
@@ -58,7 +61,7 @@ class DataSettings(Section):
     tokenized: bool = Field(
         False, description="the texts are tokenized, with spaces between words; skip the tokenizer"
     )
-    max_words: PositiveInt = Field(400, description="truncate longer texts to this many words")
+    max_words: PositiveInt = Field(DEFAULT_MAX_WORDS, description="words to keep of longer texts")
 
 
 class MixSettings(Section):

@@ -17,12 +17,13 @@ from bilm.embedding.embedder import Embedder
 from bilm.errors import ConfigError
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
-from downstream.features.batches import Examples, Subset, make_source
-from downstream.features.store import Store, open_store
-from downstream.features.texts_to_layers import TextReading
-from downstream.features.word_vectors import Table, WordVectors, vectors_digest
+from downstream.features.batches import Examples, FeatureShape, Subset, make_source
+from downstream.features.store import Store, open_stores
+from downstream.features.texts_to_layers import TextReading, poolings_of
+from downstream.features.word_vectors import Table, WordVectors, check_vectors, vectors_digest
 from downstream.heads.saved_head import Description, FileRecord, make_model
 from downstream.heads.text_model import TextModel
+from downstream.settings.mix_kinds import MixKind
 from downstream.settings.progress import Progress
 from downstream.settings.sections import Settings
 from downstream.tasks.classification import SPLITS, Task
@@ -120,11 +121,7 @@ def run(settings: Settings, task: Task, model_path: Path, progress: bool | None 
     results.seconds["representations"] = time.monotonic() - start
     features = _with_vectors(settings, bilm, stores, results)
     examples = _examples(settings, task, features)
-    descriptions = list(_descriptions(settings, task, features))
-    for description in descriptions:  # report an invalid mix before any head is trained
-        with torch.device("meta"):
-            make_model(description)
-    for description in descriptions:
+    for description in _descriptions(settings, task, features):
         head = _train_one(settings, description, examples, progress)
         results.add(head)
         outcome = head.outcome
@@ -140,23 +137,31 @@ def run(settings: Settings, task: Task, model_path: Path, progress: bool | None 
     return results
 
 
+def check_heads(settings: Settings, num_layers: int, dim: int) -> None:
+    """Reject word vectors and mixes that do not fit the biLM, before the biLM reads any text."""
+    if settings.head.vectors is not None:
+        check_vectors(settings.head.vectors)
+    vector_dim = 0 if settings.head.vectors is None else 1
+    shape = FeatureShape(num_layers, dim, vector_dim, len(poolings_of(settings.head.kind)))
+    with torch.device("meta"):
+        for kind in settings.mix.kinds:
+            TextModel(MixKind.parse(kind), settings.mix, settings.head, shape, num_classes=2)
+
+
 def _representations(
     settings: Settings, task: Task, model_path: Path, progress: bool | None
 ) -> tuple[FileRecord, dict[str, Store]]:
     """Open the store of each file; the biLM is in memory only during this function."""
     embedder = Embedder(PretrainedBiLm.open(model_path))
-    reading = TextReading(settings.data.tokenized, settings.data.max_words)
-    stores = {
-        name: open_store(
-            settings.cache_dir,
-            settings.head.mode,
-            embedder,
-            texts.texts,
-            reading,
-            Progress(name, progress),
-        )
-        for name, texts in task.files.items()
-    }
+    check_heads(settings, embedder.num_layers, embedder.dim)
+    stores = open_stores(
+        settings.cache_dir,
+        settings.head.mode,
+        embedder,
+        {name: file.texts for name, file in task.files.items()},
+        TextReading(settings.data.tokenized, settings.data.max_words),
+        progress,
+    )
     digest = model_digest(embedder.pretrained)
     return FileRecord(path=str(model_path.resolve()), digest=digest), stores
 

@@ -22,15 +22,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bilm.errors import DIVERGED_EXIT_CODE, CheckpointError, ConfigError, DivergedError
+from bilm.embedding.embedder import Embedder
+from bilm.errors import DIVERGED_EXIT_CODE, CheckpointError, ConfigError, DivergedError, OutputError
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
-from bilm.files.writing import write_text
+from bilm.files.writing import is_disk_full, write_text
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, require_tokenizer
 from downstream.settings.sections import Settings
 from downstream.tasks.classification import Task
+from downstream.training.experiment import check_heads
 
 logger = logging.getLogger(__name__)
 
@@ -68,11 +70,18 @@ def finetune(settings: Settings, task: Task) -> FineTuned:
             f"{settings.model} has no softmax or no vocabulary, so it cannot be trained as a "
             "language model; remove --finetune, or export the model with its softmax"
         )
+    embedder = Embedder(source)
+    check_heads(settings, embedder.num_layers, embedder.dim)
     texts = [" ".join(text.split()) for text in task.texts("train")]
     place = settings.cache_dir.resolve() / f"finetuned-{_key(settings, source, texts)}"
     path = place / _RESULT_FILE
     if not path.exists():
-        _train(place, settings, model, source, texts)
+        try:
+            _train(place, settings, model, source, texts)
+        except OSError as e:
+            if not is_disk_full(e):
+                raise
+            raise OutputError(f"--finetune cannot write {place}: {e.strerror}") from None
     result = parse_section(_Result, read_json(path, CheckpointError), str(path), CheckpointError)
     logger.info(
         "fine-tuning: held-out perplexity %.2f before, %.2f after",

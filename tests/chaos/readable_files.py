@@ -16,7 +16,7 @@ from bilm.training.config import load_config
 from bilm.training.run_directory import model_of_run
 from data_tools.reading.chunks import find_inputs, read_chunks, texts_of
 from downstream.classifier import TextClassifier
-from downstream.features.store import open_store
+from downstream.features.store import open_stores
 from downstream.features.word_vectors import WordVectors
 from downstream.texts.labelled import read_labelled
 from tests.chaos.sandbox import (
@@ -53,7 +53,7 @@ def read_store(sandbox: Sandbox) -> None:
     embedder = TextClassifier.from_pretrained(
         sandbox.inside / "classifier", model=sandbox.inside / "model"
     )._embedder
-    store = open_store(sandbox.inside / "store", "words", embedder, TEXTS)
+    store = open_stores(sandbox.inside / "store", "words", embedder, {"texts": TEXTS})["texts"]
     store.rows.slice(0, store.rows.shape[0])
     [store.types[i] for i in store.word_ids]
 

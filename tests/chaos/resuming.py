@@ -22,10 +22,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bilm.errors import BilmError
-from bilm.training.checkpoints import MANIFEST_FILE, RUN_FILE, TENSOR_FILES, CheckpointStore
+from bilm.training.checkpoints import RUN_FILE, TENSOR_FILES, CheckpointStore
 from bilm.training.config import load_config
 from bilm.training.setup import train
-from tests.launch.launching import events
+from tests.launch.launching import events, sign
 
 Alter = Callable[[Path], None]
 
@@ -70,20 +70,6 @@ def _alter_tensor(checkpoint: Path, file: str, name: str, what: str) -> None:
     save_file(tensors, checkpoint / f"{file}.safetensors")
 
 
-def sign(checkpoint: Path) -> None:
-    """Write a manifest that matches the files."""
-    files = {
-        file.name: {
-            "bytes": file.stat().st_size,
-            "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
-        }
-        for file in sorted(checkpoint.iterdir())
-        if file.name != MANIFEST_FILE
-    }
-    text = json.dumps({"files": files}, indent=1) + "\n"
-    (checkpoint / MANIFEST_FILE).write_text(text, encoding="utf-8")
-
-
 def resume(config: Path, overrides: list[str], output: Path) -> tuple[int, str]:
     """Resume in a forked child; return its exit code and its output."""
     reading, writing = os.pipe()
@@ -92,7 +78,8 @@ def resume(config: Path, overrides: list[str], output: Path) -> tuple[int, str]:
         code, output_text = 1, io.StringIO()
         try:
             with contextlib.redirect_stderr(output_text):
-                code = train(load_config(config, [*overrides, f"train.output_dir={output}"]))
+                settings = load_config(config, [*overrides, f"train.output_dir={output}"])
+                code = train(settings, allow_changes=True)  # the longer run decays more slowly
         except BilmError as error:
             code = error.exit_code
             output_text.write(f"error: {error}")

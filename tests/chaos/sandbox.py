@@ -31,7 +31,7 @@ from bilm.text.vocabulary import Vocabulary
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
 from bilm.training.config import Config
 from bilm.training.run_directory import CONFIG_FILE
-from downstream.features.store import open_store
+from downstream.features.store import open_stores
 from downstream.heads.saved_head import Description, FileRecord, make_model, save_classifier
 from downstream.settings.sections import HeadSettings, MixSettings
 from tests.bilm.small_corpus import write_corpus
@@ -125,7 +125,7 @@ def make_artifacts(root: Path) -> None:
     (root / "config.json").write_text(json.dumps(config.model_dump(mode="json"), indent=1))
     _save_checkpoint(root / "run" / "checkpoints", config, corpus, model)
     embedder = Embedder(pretrained)
-    open_store(root / "store", "words", embedder, TEXTS)
+    open_stores(root / "store", "words", embedder, {"texts": TEXTS})
     _save_classifier(root / "classifier", root / "model", embedder)
     partial = root / "vectors.hdf5.partial"
     partial.mkdir()

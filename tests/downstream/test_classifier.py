@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,11 @@ import numpy as np
 import pytest
 
 import downstream
-from bilm.errors import BilmError, CheckpointError, ConfigError, CorpusError
+from bilm.errors import BilmError, CheckpointError, ConfigError, CorpusError, OutputError
 from downstream import TextClassifier
 from downstream.classify import main as classify
 from downstream.predict import main as predict
+from tests.conftest import ROOT
 from tests.downstream.order_task import order_texts, tiny_bilm, write_csv, write_vectors
 
 TEST = order_texts(80, 2)
@@ -80,6 +84,32 @@ def test_predict_writes_both_formats(place: Path) -> None:
         predict([*common, "--output", str(place / "out.xml")])
     with pytest.raises(CorpusError, match="has no column 'body'"):
         predict([*common, "--output", str(place / "out.csv"), "--text-columns", "body"])
+
+
+def test_predict_rejects_output_before_it_reads_the_classifier(place: Path) -> None:
+    common = ["--classifier", "nowhere", "--input", str(place / "test.csv"), "--output"]
+    (place / "directory.csv").mkdir()
+    with pytest.raises(ConfigError, match="which is a directory"):
+        predict([*common, str(place / "directory.csv")])
+    with pytest.raises(OutputError, match=r"test\.csv is not a directory"):
+        predict([*common, str(place / "test.csv" / "out.csv")])
+    with pytest.raises(BilmError, match=r"cannot read nowhere/classifier\.json"):
+        predict([*common, str(place / "new.csv")])
+
+
+def test_predict_reports_full_disk(place: Path, tmp_path: Path) -> None:
+    """Simulate a full disk with a limit on file sizes."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    command = [sys.executable, "-m", "downstream.predict", "--classifier", str(place / "report")]
+    command += ["--input", str(place / "test.csv"), "--output", str(tmp_path / "out.csv")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, preexec_fn=limit)
+    assert done.returncode == 2, done.stderr
+    assert "error: no space left while writing" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_finds_moved_model_and_rejects_changed_model(place: Path, tmp_path: Path) -> None:

@@ -123,24 +123,41 @@ def test_same_settings_give_the_same_results(place: Path) -> None:
         (["--mix", "frozen", "--mix-weights", "1,2"], "has 2 numbers"),
         (["--model", "nowhere"], "nowhere is neither a run"),
         (["--train", "nowhere.csv"], "cannot read nowhere.csv: No such file"),
+        (["--vectors", "nowhere.txt"], "cannot read nowhere.txt: No such file"),
+        (["--vectors", "{place}/test.csv"], "test.csv, line 1 is not a word and its numbers"),
+        (["--output", "{place}/train.csv/report"], "train.csv is not a directory"),
+        (["--finetune", "--mix", "layer:3"], "the model has 3 layers"),
     ],
 )
-def test_rejects_invalid_settings(place: Path, more: list[str], message: str) -> None:
+def test_rejects_invalid_settings_before_the_bilm_reads(
+    place: Path, more: list[str], message: str, tmp_path: Path
+) -> None:
+    more = [flag.format(place=place) for flag in more]
     with pytest.raises(BilmError, match=message):
-        main([*flags(place, "mistake"), *more])
+        main([*flags(place, "mistake", "--cache", str(tmp_path / "cache")), *more])
     assert not (place / "mistake").exists()
+    assert not (tmp_path / "cache").exists()
 
 
-def test_rejects_invalid_texts(place: Path) -> None:
-    odd = write_csv(place / "odd.csv", [("up", "a b"), ("sideways", "c")])
-    with pytest.raises(BilmError, match=r"odd.csv has labels .* 'sideways'"):
-        main([*flags(place, "mistake"), "--test", str(odd)])
-    one = write_csv(place / "one.csv", [("up", "a b"), ("up", "c")])
-    with pytest.raises(BilmError, match="only one class"):
-        main([*flags(place, "mistake"), "--train", str(one)])
-    empty = write_csv(place / "empty.csv", [("up", "a b"), ("down", " ")])
-    with pytest.raises(BilmError, match="line 3: the text is empty"):
-        main([*flags(place, "mistake"), "--test", str(empty)])
+@pytest.mark.parametrize(
+    ("flag", "rows", "message"),
+    [
+        ("--test", [("up", "a b"), ("sideways", "c")], r"has labels .* 'sideways'"),
+        ("--validation", [("up", "a b"), ("sideways", "c")], r"has labels .* 'sideways'"),
+        ("--train", [("up", "a b"), ("up", "c")], "only one class"),
+        ("--train", [("up", "a b"), ("down", "c")], "every class has only one text"),
+        ("--test", [("up", "a b"), ("down", " ")], "line 3: the text is empty"),
+        ("--test", [], "has no rows"),
+    ],
+)
+def test_rejects_invalid_texts_before_the_bilm_reads(
+    place: Path, flag: str, rows: list[tuple[str, str]], message: str, tmp_path: Path
+) -> None:
+    path = write_csv(tmp_path / "odd.csv", rows)
+    with pytest.raises(BilmError, match=message):
+        main([*flags(place, "mistake", "--cache", str(tmp_path / "cache")), flag, str(path)])
+    assert not (place / "mistake").exists()
+    assert not (tmp_path / "cache").exists()
 
 
 def test_keeps_existing_directory(place: Path) -> None:

@@ -90,6 +90,7 @@ EXPECTED_FAILED_CHECKS = {
             learning_rate=0.05,
             dropout=0.0,
             weight_decay=0.0,
+            hidden_dim=0,
             epochs=30,
             patience=30,
         ),

@@ -166,8 +166,15 @@ def _layers(text: str) -> npt.NDArray[np.float32]:
 
 @pytest.fixture
 def classifier() -> BiLmClassifier:
+    """Return a linear classifier, which learns from few texts with a high learning rate."""
     return BiLmClassifier(
-        MODEL, tokenizer="whitespace", learning_rate=0.05, batch_size=8, epochs=15, patience=15
+        MODEL,
+        tokenizer="whitespace",
+        learning_rate=0.05,
+        batch_size=8,
+        epochs=15,
+        patience=15,
+        hidden_dim=0,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ import psutil
 import torch
 from safetensors.torch import load_file
 
+from bilm.training.checkpoints import MANIFEST_FILE
 from tests.conftest import ROOT
 
 TIMEOUT_SECONDS = 180
@@ -24,7 +26,7 @@ TINY: dict[str, Any] = {
         "characters": {"embedding_dim": 4, "filters": [[1, 8], [2, 8], [3, 16]], "num_highway": 1},
         "lstm": {"dim": 32, "projection_dim": 16, "num_layers": 2},
         "softmax": {"num_negatives": 50},
-        "dropout": 0.0,
+        "dropout": 0.2,  # the masks must not depend on ranks, and must be restored
     },
     "data": {"corpus": "", "unroll_steps": 6},
     "train": {
@@ -205,6 +207,20 @@ def assert_same_run(first: Path, second: Path, step: int, tolerance: float = 0.0
     for name in one:
         difference = (one[name] - other[name]).abs().max().item()
         assert difference <= tolerance, f"{name} differs by {difference}"
+
+
+def sign(checkpoint: Path) -> None:
+    """Write a manifest of a checkpoint that matches its files."""
+    files = {
+        file.name: {
+            "bytes": file.stat().st_size,
+            "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        }
+        for file in sorted(checkpoint.iterdir())
+        if file.name != MANIFEST_FILE
+    }
+    text = json.dumps({"files": files}, indent=1) + "\n"
+    (checkpoint / MANIFEST_FILE).write_text(text, encoding="utf-8")
 
 
 def free_port() -> int:

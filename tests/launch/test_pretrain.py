@@ -1,10 +1,17 @@
-"""Training launches: ranks, ZeRO stages and accumulation do not change the result."""
+"""Training launches: ranks, ZeRO stages and accumulation do not change the result.
+
+All runs have dropout.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -68,11 +75,42 @@ def test_run_learns_and_writes_all_files(corpus: Path, sampled: Path) -> None:
     assert vectors.shape == (3, 3, 32)
 
 
-def test_two_ranks_train_like_one_with_sampled_softmax(
-    corpus: Path, sampled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_terminal_shows_every_step_and_next_commands(corpus: Path, tmp_path: Path) -> None:
+    """The bar advances between the lines of metrics.jsonl, of which there is one."""
+    output = tmp_path / "run"
+    command = command_for(corpus, output, "train.log.every_steps=100", ranks=None)
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 120))
+    environ = environment() | {"TQDM_MININTERVAL": "0"}  # draw every step
+    with subprocess.Popen(command, stderr=theirs, env=environ, cwd=ROOT) as process:
+        os.close(theirs)
+        shown = b""
+        while part := _read_terminal(ours):
+            shown += part
+        assert process.wait(timeout=60) == 0
+    os.close(ours)
+    text = shown.decode()
+    steps = set(re.findall(rf"(\d+)/{STEPS} \[", text))
+    assert steps >= {str(step) for step in range(STEPS + 1)}, text
+    assert f"is in {output / 'best'}." in text
+    assert f"bilm.commands.evaluate --model {output / 'best'} --corpus {corpus}" in text
+    for module in ("bilm.commands.export", "bilm.commands.embed", "downstream.classify"):
+        assert f"python -m {module} " in text
+
+
+def _read_terminal(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:  # Linux raises an error when the other side is closed
+        return b""
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_train_like_one_with_sampled_softmax(
+    ranks: int, corpus: Path, sampled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "extensions"))
-    launch(corpus, tmp_path / "run", ranks=2)
+    launch(corpus, tmp_path / "run", ranks=ranks)
     assert not (tmp_path / "extensions").exists()  # DeepSpeed has not compiled anything
     assert_same_run(sampled, tmp_path / "run", STEPS, 1e-5)
     evaluations = zip(events(sampled, "heldout"), events(tmp_path / "run", "heldout"), strict=True)
@@ -88,9 +126,18 @@ def test_zero_stages_train_like_one_rank_with_full_softmax(
     assert_same_run(full, tmp_path / "run", STEPS, 1e-5)
 
 
-def test_accumulation_trains_like_one_batch(corpus: Path, sampled: Path, tmp_path: Path) -> None:
-    launch(corpus, tmp_path / "run", "deepspeed.gradient_accumulation_steps=4", ranks=None)
+@pytest.mark.parametrize(("ranks", "steps"), [(None, 4), (2, 2)])
+def test_accumulation_trains_like_one_batch(
+    ranks: int | None, steps: int, corpus: Path, sampled: Path, tmp_path: Path
+) -> None:
+    launch(corpus, tmp_path / "run", f"deepspeed.gradient_accumulation_steps={steps}", ranks=ranks)
     assert_same_run(sampled, tmp_path / "run", STEPS, 1e-5)
+
+
+def test_dropout_changes_the_run(corpus: Path, sampled: Path, tmp_path: Path) -> None:
+    """The comparisons of ranks and micro-batches are made with dropout."""
+    launch(corpus, tmp_path / "run", "model.dropout=0.0", "train.max_steps=2", ranks=None)
+    assert abs(sum(losses(tmp_path / "run")[1]) - sum(losses(sampled)[1])) > 1e-3
 
 
 ADAM = (

@@ -5,6 +5,7 @@ The tests that kill processes are in tests/chaos/.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -12,12 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bilm.training.run_record import RunRecord
 from tests.launch.launching import (
     assert_same_run,
     build_demo_corpus,
     events,
     launch,
     ranks_of,
+    sign,
     start,
     tree_of,
     wait_for_step,
@@ -94,9 +97,9 @@ def test_rejects_changed_settings(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     launch(corpus, output, "train.max_steps=2", ranks=None)
     for overrides, message in (
-        (["model.lstm.dim=48"], "model: "),
-        (["train.seed=5"], "train.seed: 0 in the checkpoint, 5 now"),
-        (["deepspeed.train_batch_size=4"], "deepspeed.train_batch_size: 8"),
+        (["model.lstm.dim=48", "--allow-changes"], "settings:\n  model.lstm.dim: 32 -> 48\n"),
+        (["train.seed=5"], "train.seed: 0 -> 5"),
+        (["deepspeed.train_batch_size=4"], "deepspeed.train_batch_size: 8 -> 4"),
         (["--fresh"], "--fresh"),
     ):
         done = launch(corpus, output, *overrides, ranks=None, code=2)
@@ -104,6 +107,55 @@ def test_rejects_changed_settings(corpus: Path, tmp_path: Path) -> None:
     other = build_demo_corpus(tmp_path / "other", sentences=500)
     done = launch(other, output, ranks=None, code=2)
     assert "data.corpus" in done.stderr
+
+
+def test_changed_learning_rate_requires_flag(corpus: Path, tmp_path: Path) -> None:
+    output, rate = tmp_path / "run", "train.optimizer.learning_rate=0.4"
+    launch(corpus, output, "train.max_steps=2", ranks=None)
+    done = launch(corpus, output, "train.max_steps=4", rate, ranks=None, code=2)
+    line = "  train.optimizer.learning_rate: 0.2 -> 0.4\n"
+    assert f"was written:\n{line}Restore" in done.stderr
+    assert "--allow-changes" in done.stderr
+    done = launch(corpus, output, "train.max_steps=4", rate, "--allow-changes", ranks=None)
+    assert line in done.stderr
+    assert [e["learning_rate"] for e in events(output, "train")] == [0.2, 0.2, 0.4, 0.4]
+    record = RunRecord.read(output / "checkpoints" / "step-00000004")
+    assert record.changeable is not None
+    assert record.changeable["train.optimizer.learning_rate"] == 0.4
+
+
+def test_best_model_is_of_one_heldout_subset(corpus: Path, tmp_path: Path) -> None:
+    """Other held-out text makes perplexities lower or higher, whichever model is better."""
+    output, limit = tmp_path / "run", "train.evaluation.max_words=24"
+    launch(corpus, output, "train.max_steps=6", ranks=None)
+    done = launch(corpus, output, limit, ranks=None, code=2)
+    assert "train.evaluation.max_words: null -> 24" in done.stderr
+    done = launch(corpus, output, limit, "--allow-changes", ranks=None)
+    assert "is not comparable" in done.stderr
+    assert "a subset of 24 of " in done.stderr
+    complete, *subsets = events(output, "heldout")
+    assert [event["step"] for event in subsets] == [6, 12]
+    assert {event["predictions"] for event in subsets} == {24}
+    assert complete["predictions"] == subsets[0]["available_predictions"]
+    record = RunRecord.read(output / "checkpoints" / "step-00000012")
+    best = min(subsets, key=lambda event: float(event["perplexity"]))
+    assert (record.progress.best_step, record.progress.best_perplexity) == (
+        best["step"],
+        best["perplexity"],
+    )
+
+
+def test_resumes_checkpoint_of_earlier_version(corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    launch(corpus, output, "train.max_steps=4", ranks=None)
+    checkpoint = output / "checkpoints" / "step-00000004"
+    tree = json.loads((checkpoint / "run.json").read_text())
+    del tree["changeable"]
+    (checkpoint / "run.json").write_text(json.dumps(tree | {"version": 2}))
+    sign(checkpoint)
+    done = launch(corpus, output, "train.optimizer.learning_rate=0.4", ranks=None)
+    assert "did not record the learning rate" in done.stderr
+    assert "resuming from" in done.stderr
 
 
 def test_rejects_second_run_in_same_directory(corpus: Path, tmp_path: Path) -> None:

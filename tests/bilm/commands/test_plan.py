@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from bilm.commands.plan import Traffic, format_plan, make_plan, memory_bytes, traffic
+from bilm.commands.plan import (
+    TextSize,
+    Traffic,
+    format_plan,
+    make_plan,
+    plan_memory,
+    traffic,
+)
 from bilm.errors import ConfigError, CorpusError
 from bilm.training.config import load_config
 from tests.bilm.small_corpus import write_corpus
@@ -20,7 +27,7 @@ def test_plans_run_on_small_corpus(tmp_path: Path) -> None:
     write_corpus(tmp_path / "corpus", {"train": [["one", "two", "three"]] * 1000})
     config = load_config(BIG, [f"data.corpus={tmp_path / 'corpus'}"])
     plan = make_plan(config, words_per_second=1000.0)
-    assert (plan.words, plan.sentences, plan.steps) == (3000, 1000, 10)
+    assert (plan.text.words, plan.text.sentences, plan.steps) == (3000, 1000, 10)
     assert plan.parameters["forward LSTMs"] == 37_781_504
     assert plan.num_checkpoints == 4
     assert plan.by_ranks[8] is not None
@@ -30,13 +37,30 @@ def test_plans_run_on_small_corpus(tmp_path: Path) -> None:
     assert "3,000 words in 1,000 sentences: 4,000 predictions" in text
     assert "10 epochs, 384 rows x 20 words per step: 10 steps" in text
     assert "37,781,504" in text  # the LSTMs of one direction
+    assert "without the softmax" in text
     for ranks in (1, 8, 64):
         assert any(line.split()[:1] == [str(ranks)] for line in text.splitlines())
 
 
 def test_rejects_missing_corpus(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="build the corpus first"):
+    message = "build the corpus first.* --vocabulary-size and --words"
+    with pytest.raises(CorpusError, match=message):
         make_plan(load_config(BIG, [f"data.corpus={tmp_path}"]))
+
+
+def test_plans_published_run_before_corpus_exists() -> None:
+    text = TextSize.assumed(vocabulary_size=793_471, words=768_648_884)
+    plan = make_plan(load_config(BIG), text)
+    shown = {line.strip() for line in format_plan(plan).splitlines()}
+    for name, count in (
+        ("softmax", "407,050,623"),
+        ("all", "500,651,471"),
+        ("without the softmax", "93,600,848"),
+    ):
+        assert any(line.split() == [*name.split(), count] for line in shown)
+    assert any("assuming 20 words per sentence" in line for line in shown)
+    with pytest.raises(ConfigError, match="--words is 0; it must be at least 1"):
+        TextSize.assumed(793_471, 0)
 
 
 def test_reports_ranks_that_cannot_share_rows(tmp_path: Path) -> None:
@@ -65,20 +89,24 @@ def test_sparse_traffic_is_small() -> None:
 
 
 def test_memory_decreases_with_ranks_and_stage() -> None:
-    config = load_config(BIG)
+    config, text = load_config(BIG), TextSize.assumed(793_471, 10**9)
     weights = 4 * sum(COUNTS.values())
-    assert memory_bytes(config, COUNTS, 1) > 2 * weights  # with Adagrad's sums
-    assert memory_bytes(config, COUNTS, 8) < memory_bytes(config, COUNTS, 1)
+    one, eight = (plan_memory(config, COUNTS, text, world, 5e8) for world in (1, 8))
+    assert (one.weights, one.optimizer, one.libraries) == (weights, weights, 5e8)
+    assert one.peak > 2 * weights + 5e8
+    assert eight.step < one.step
+    assert eight.weights == one.weights
     full = json.dumps("full")
     stages = [
-        memory_bytes(
+        plan_memory(
             load_config(
                 BIG, [f"model.softmax.kind={full}", f"deepspeed.zero_optimization.stage={stage}"]
             ),
             COUNTS,
+            text,
             8,
-        )
+            0.0,
+        ).peak
         for stage in range(4)
     ]
     assert stages == sorted(stages, reverse=True)
-    assert len(set(stages)) == 4

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from bilm.kernels import c_library, char_cnn, highway, lstm_c, sampled_softmax, sparse_rows
+from bilm.kernels import c_library, char_cnn, dropout, highway, lstm_c, sampled_softmax, sparse_rows
 from bilm.kernels.c_library import (
     FloatColumns,
     Floats,
@@ -32,7 +32,7 @@ from tests.conftest import ROOT
 
 KERNELS = [
     value
-    for module in (char_cnn, highway, lstm_c, sampled_softmax, sparse_rows)
+    for module in (char_cnn, dropout, highway, lstm_c, sampled_softmax, sparse_rows)
     for value in vars(module).values()
     if isinstance(value, Kernel)
 ]

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bilm.kernels import backends
+from bilm.kernels import backends, char_cnn
+from bilm.kernels.char_cnn import filter_maxima
 from bilm.model.config import CharacterConfig
 from bilm.model.token_encoder import TokenEncoder
 from bilm.text.characters import char_ids
@@ -73,3 +74,42 @@ def test_forward_at_published_size_is_within_1e_6(monkeypatch: pytest.MonkeyPatc
 
 def test_accepts_no_words() -> None:
     assert encoder_of(torch.float32, 50)(torch.zeros(0, 50, dtype=torch.long)).shape == (0, 16)
+
+
+@pytest.mark.parametrize(
+    ("ids", "num_filters"),
+    [
+        ([[258, 260, 97, 259, 260, 260], [260, 260, 260, 260, 260, 98]], 5),  # padding within words
+        ([[258, 97, 98, 259, 260, 260]], 3000),
+    ],
+)
+def test_equals_convolutions_for_any_ids(
+    ids: list[list[int]], num_filters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    embedding, weight = torch.randn(261, 4).double(), torch.randn(num_filters, 4, 2).double()
+    lookup = filter_maxima(torch.tensor(ids), embedding, [weight])
+    monkeypatch.setattr(backends, "requested", lambda: "torch")
+    torch.testing.assert_close(lookup, filter_maxima(torch.tensor(ids), embedding, [weight]))
+
+
+def test_nan_is_the_maximum() -> None:
+    embedding = torch.randn(261, 4)
+    embedding[97] = torch.nan
+    maxima = filter_maxima(torch.tensor([[98, 97, 98]]), embedding, [torch.randn(2, 4, 1)])
+    assert maxima.isnan().all()
+
+
+def test_backward_accepts_no_filters() -> None:
+    char_cnn._lookup_backward(
+        words=1,
+        max_characters=1,
+        ids=torch.zeros(1, 1, dtype=torch.int16),
+        width=1,
+        characters=1,
+        count=0,
+        grad=torch.zeros(1, 0),
+        winner=torch.zeros(1, 0, dtype=torch.int16),
+        stride=0,
+        grad_table=torch.zeros(1, 1, 0),
+    )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.nn import functional as F
 
+from bilm.kernels.dropout import DropoutSeed, dropout
 from bilm.kernels.lstm_types import LayerState
 from bilm.model.bilstm import BiLstm, BiLstmState
 from bilm.model.config import LstmConfig
 
 TIME, ROWS, DIM = 7, 3, 4
+SEED = DropoutSeed(5, step=8, first_row=2)
 
 
 def bilstm_of(dropout: float = 0.0, directions: int = 2, **changes: object) -> BiLstm:
@@ -55,14 +56,12 @@ def test_sum_of_skip_is_not_clipped() -> None:
 def test_applies_dropout_to_layer_inputs_and_skip() -> None:
     bilstm = bilstm_of(dropout=0.4).train()
     state, xs = random_state(bilstm), inputs()
-    torch.manual_seed(5)
-    outputs, after = bilstm(xs, state)
-    torch.manual_seed(5)  # draws the same masks again
+    outputs, after = bilstm(xs, state, dropout_seed=SEED)
     undropped_skips = []
     for d in range(2):
         x = xs[d]
         for layer in range(3):
-            dropped = F.dropout(x, 0.4, training=True)
+            dropped = dropout(x, 0.4, SEED, layer, d)
             lstm = bilstm.lstm(d, layer)
             # The layer itself has no dropout, so its recurrence has none.
             before = LayerState(state.cell[d, layer], state.hidden[d, layer])
@@ -95,8 +94,57 @@ def test_each_time_step_has_a_new_mask() -> None:
 
 def test_applies_no_dropout_in_evaluation() -> None:
     bilstm = bilstm_of(dropout=0.5).eval()
-    state = bilstm.zero_state(ROWS)
-    assert torch.equal(bilstm(inputs(), state)[0][0][2], bilstm(inputs(), state)[0][0][2])
+    state, xs = bilstm.zero_state(ROWS), inputs()
+    expected = bilstm_of().train()(xs, state)[0][0][2]
+    generator_state = torch.get_rng_state()
+    assert torch.equal(bilstm(xs, state)[0][0][2], expected)
+    assert torch.equal(bilstm(xs, state, dropout_seed=SEED)[0][0][2], expected)
+    assert torch.equal(torch.get_rng_state(), generator_state)  # no seed was drawn
+
+
+def test_draws_a_seed_that_is_not_given() -> None:
+    bilstm = bilstm_of(dropout=0.5).train()
+    state, xs = bilstm.zero_state(ROWS), inputs()
+    torch.manual_seed(7)
+    first, second = bilstm(xs, state)[0][0][2], bilstm(xs, state)[0][0][2]
+    assert not torch.equal(first, second)
+    torch.manual_seed(7)
+    assert torch.equal(bilstm(xs, state)[0][0][2], first)
+
+
+def test_masks_belong_to_rows_of_the_global_batch() -> None:
+    bilstm = bilstm_of(dropout=0.5).train()
+    state, xs = random_state(bilstm), inputs()
+    outputs, _ = bilstm(xs, state, dropout_seed=SEED)
+    seed = SEED._replace(first_row=SEED.first_row + 1)
+    last, _ = bilstm([x[:, 1:] for x in xs], state.rows(1, ROWS), dropout_seed=seed)
+    for d in range(2):
+        torch.testing.assert_close(last[d][2], outputs[d][2][:, 1:])
+
+
+@pytest.mark.parametrize(
+    ("directions", "layers", "rows", "dim", "name"),
+    [
+        (1, 3, ROWS, 6, "state.cell"),
+        (2, 4, ROWS, 6, "state.cell"),
+        (2, 3, ROWS, 5, "state.cell"),
+        (2, 3, ROWS + 1, 6, "cell"),
+    ],
+)
+def test_rejects_state_of_wrong_shape(
+    directions: int, layers: int, rows: int, dim: int, name: str
+) -> None:
+    bilstm = bilstm_of()
+    shape = (directions, layers, rows)
+    state = BiLstmState(torch.zeros(*shape, dim).double(), torch.zeros(*shape, DIM).double())
+    with pytest.raises(ValueError, match=f"{name} has the shape"):
+        bilstm(inputs(), state)
+
+
+def test_rejects_wrong_number_of_inputs() -> None:
+    bilstm = bilstm_of()
+    with pytest.raises(ValueError, match="there are 1 inputs; there must be 2"):
+        bilstm(inputs(1), bilstm.zero_state(ROWS))
 
 
 def test_directions_share_no_weights() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from bilm.kernels.dropout import DropoutSeed, dropout
 from bilm.model.language_model import BiLm, training_objective
 from bilm.text.characters import char_ids
 from tests.conftest import tiny_model_config
@@ -71,21 +71,18 @@ def test_directions_draw_separate_negatives_unless_shared() -> None:
 
 
 def test_applies_dropout_before_the_softmax() -> None:
-    """With one layer, the masks are those of the inputs, then those of the top outputs."""
     torch.manual_seed(0)
     model = BiLm(tiny_model_config(dropout=0.3, lstm={"num_layers": 1}), VOCABULARY).train()
     words, inverse, targets = batch(model)
     state = model.zero_state(ROWS)
-    torch.manual_seed(9)
-    sums, _ = model(words, inverse, targets, state)
-    torch.manual_seed(9)
-    layers, _ = model.layers(words, inverse, state)  # draws the masks of the inputs
+    seed = DropoutSeed(9, step=2, first_row=4)
+    sums, _ = model(words, inverse, targets, state, dropout_seed=seed)
+    layers, _ = model.layers(words, inverse, state, dropout_seed=seed)
     softmax = model.softmax
     assert softmax is not None
-    tops = torch.stack([outputs[-1] for outputs in layers])  # (directions, time, rows, dim)
-    dropped = F.dropout(tops, 0.3, training=True)
     for direction in range(2):
-        top = dropped[direction].flatten(0, 1).unsqueeze(0)
+        dropped = dropout(layers[direction][-1], 0.3, seed, layer=1, direction=direction)
+        top = dropped.flatten(0, 1).unsqueeze(0)
         expected = softmax(top, targets[direction].t().flatten().unsqueeze(0), None).sum()
         torch.testing.assert_close(sums[direction], expected)
 

@@ -11,6 +11,7 @@ def record_of(step: int, corpus: str = "a fingerprint") -> RunRecord:
         version=VERSION,
         step=step,
         settings={"train.seed": 0},
+        changeable={"train.precision": "float32"},
         corpus=corpus,
         progress=NO_PROGRESS.model_copy(update={"step": step}),
         meters=StepSums(losses=(0.1 + step, 2.0), predictions=3.0, steps=1.0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -84,17 +85,24 @@ def test_runs_without_model_and_vectors(place: Path) -> None:
         (["--which", "glove"], "requires --vectors FILE"),
         (["--which", "untrained"], "requires --model DIR"),
         (["--which", "tfidf", "--text-columns", "body"], "no column 'body'"),
-        (["--model", "nowhere"], "--model is nowhere, which does not exist"),
+        (["--model", "nowhere"], "nowhere is neither a run"),
+        (["--model", "{place}/model", "--mix", "layer:3"], "the model has 3 layers"),
+        (["--vectors", "nowhere.txt"], "cannot read nowhere.txt: No such file"),
+        (["--output", "{place}/train.csv/page"], "train.csv is not a directory"),
         (
             ["--model", "nowhere", "--finetune"],
             "--finetune is supported only by downstream.classify",
         ),
     ],
 )
-def test_rejects_invalid_flags(place: Path, more: list[str], message: str) -> None:
+def test_rejects_invalid_flags_before_a_baseline_runs(
+    place: Path, more: list[str], message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     with pytest.raises(BilmError, match=message):
-        main(flags(place, "mistake", *more))
+        main(flags(place, "mistake", *(flag.format(place=place) for flag in more)))
     assert not (place / "mistake").exists()
+    assert "test accuracy" not in caplog.text
 
 
 def test_rejects_vectors_without_a_word_of_the_texts(place: Path) -> None:

@@ -15,7 +15,7 @@ from downstream.features.batches import (
     pool_vectors,
     word_batch,
 )
-from downstream.features.store import open_store
+from downstream.features.store import open_stores
 from downstream.features.texts_to_layers import pooled_layers, stream_words
 from tests.downstream.order_task import order_texts, tiny_bilm
 
@@ -47,7 +47,7 @@ def test_word_batches_are_padded_with_zeros() -> None:
 
 def test_stored_words_equal_words_in_memory(tmp_path: Path) -> None:
     embedder = Embedder(tiny_bilm())
-    store = open_store(tmp_path, "words", embedder, TEXTS)
+    store = open_stores(tmp_path, "words", embedder, {"texts": TEXTS})["texts"]
     table = RNG.standard_normal((len(store.types), 4)).astype(np.float32)
     places = {word: i for i, word in enumerate(store.types)}
     words = [text.split() for text in TEXTS]
@@ -62,7 +62,7 @@ def test_stored_words_equal_words_in_memory(tmp_path: Path) -> None:
 
 def test_stored_poolings_equal_poolings_in_memory(tmp_path: Path) -> None:
     embedder = Embedder(tiny_bilm())
-    store = open_store(tmp_path, "pooled", embedder, TEXTS)
+    store = open_stores(tmp_path, "pooled", embedder, {"texts": TEXTS})["texts"]
     table = RNG.standard_normal((len(store.types), 4)).astype(np.float32)
     places = {word: i for i, word in enumerate(store.types)}
     words = [text.split() for text in TEXTS]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bilm.embedding.embedder import Embedder
-from bilm.errors import CheckpointError
-from downstream.features.store import Store, open_store
+from bilm.errors import CheckpointError, CorpusError
+from downstream.features.store import Store, open_stores
 from downstream.features.store_format import Kind
 from downstream.features.texts_to_layers import TextReading
 from tests.downstream.order_task import order_texts, tiny_bilm
@@ -30,6 +30,16 @@ class CountingEmbedder(Embedder):
         sentences = list(sentences)
         self.num_read += len(sentences)
         return super().stream(sentences, *args, **kwargs)
+
+
+def open_store(
+    cache: Path,
+    kind: Kind,
+    embedder: Embedder,
+    texts: Sequence[str],
+    reading: TextReading = TextReading(),  # noqa: B008
+) -> Store:
+    return open_stores(cache, kind, embedder, {"texts": texts}, reading)["texts"]
 
 
 def make(cache: Path, kind: Kind = "pooled", **reading: Any) -> Store:
@@ -120,6 +130,18 @@ def test_failed_pass_leaves_no_files(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="NaN or infinity"):
         open_store(tmp_path, "words", Embedder(broken), TEXTS)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_reads_equal_files_once_and_rejects_wordless_text_before_the_pass(tmp_path: Path) -> None:
+    embedder = CountingEmbedder(tiny_bilm())
+    first, second = open_stores(
+        tmp_path, "pooled", embedder, {"test": TEXTS, "validation": TEXTS}
+    ).values()
+    assert first.directory == second.directory
+    assert embedder.num_read == 40
+    with pytest.raises(CorpusError, match="has no words"):
+        open_stores(tmp_path, "pooled", embedder, {"train": TEXTS[:9], "test": ["one", " "]})
+    assert embedder.num_read == 40
 
 
 def record_digests(directory: Path) -> None:

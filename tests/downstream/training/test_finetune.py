@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from bilm.errors import CheckpointError
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.classify import main
+from tests.conftest import ROOT
 from tests.downstream.order_task import order_texts, tiny_bilm, write_csv
 
 
@@ -63,3 +67,18 @@ def test_rejects_model_without_softmax(tmp_path: Path) -> None:
     )
     with pytest.raises(CheckpointError, match="cannot be trained as a language model"):
         main(flags(tmp_path))
+
+
+def test_reports_full_disk(tmp_path: Path) -> None:
+    """Simulate a full disk with a limit on file sizes."""
+    tiny_bilm().save_pretrained(tmp_path / "model")
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+
+    command = [sys.executable, "-m", "downstream.classify", *flags(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, preexec_fn=limit)
+    assert done.returncode == 2, done.stderr
+    assert "error: --finetune cannot write" in done.stderr
+    assert "bytes needed" in done.stderr
+    assert "Traceback" not in done.stderr

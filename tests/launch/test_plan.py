@@ -1,0 +1,90 @@
+"""The memory that `--plan` predicts, compared with that of real runs of one rank."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bilm.distributed.process import peak_memory_bytes
+from tests.conftest import ROOT
+from tests.launch.launching import command_for, environment, launch
+
+pytestmark = [pytest.mark.slow, pytest.mark.launch]
+
+# A model whose memory is mostly that of the libraries, and two that need more for themselves.
+LARGER = (
+    "data.unroll_steps=20",
+    "train.evaluation.rows=32",
+    "train.evaluation.max_words=2000",
+    "train.max_steps=2",
+)
+SIZES = {
+    "libraries": (),
+    "step": (
+        "model.lstm.dim=1024",
+        "model.lstm.projection_dim=128",
+        "model.softmax.num_negatives=8000",
+        "deepspeed.train_batch_size=96",
+        *LARGER,
+    ),
+    "weights": (
+        "model.lstm.dim=2048",
+        "model.lstm.projection_dim=512",
+        *LARGER,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of 20,000 types, drawn from Zipf's law."""
+    directory = tmp_path_factory.mktemp("zipf")
+    rng = random.Random(0)
+    words = [f"w{i}" for i in range(20_000)]
+    shares = [1 / (i + 1) for i in range(len(words))]
+    drawn = [*words, *rng.choices(words, shares, k=60_000)]
+    lines = [" ".join(drawn[i : i + 20]) for i in range(0, len(drawn), 20)]
+    (directory / "text.txt").write_text("\n".join(lines) + "\n")
+    build = [
+        *(sys.executable, "-m", "data_tools.build_corpus", f"--input={directory / 'text.txt'}"),
+        *("--tokenizer=whitespace", "--workers=1", "--min-count=1", "--heldout=0.05"),
+        f"--output={directory / 'corpus'}",
+    ]
+    subprocess.run(build, check=True, cwd=ROOT, capture_output=True)
+    return directory / "corpus"
+
+
+def planned_bytes(corpus: Path, output: Path, *overrides: str) -> float:
+    """Return the memory of one rank in the output of --plan."""
+    done = launch(corpus, output, "--plan", *overrides, ranks=None)
+    (line,) = [line for line in done.stdout.splitlines() if re.match(r" +1 +\d", line)]
+    number, unit = line.split()[2:4]
+    return float(number) * {"MB": 1e6, "GB": 1e9}[unit]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_planned_memory_is_close_to_that_of_run(size: str, corpus: Path, tmp_path: Path) -> None:
+    overrides = ("train.log.histograms_every_steps=null", *SIZES[size])
+    planned = planned_bytes(corpus, tmp_path / "run", *overrides)
+    command = command_for(corpus, tmp_path / "run", *overrides, ranks=None)
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment(), cwd=ROOT)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, (tmp_path / "log").read_text()
+    assert planned == pytest.approx(peak_memory_bytes(usage), rel=0.15)
+
+
+def test_plans_before_corpus_exists(tmp_path: Path) -> None:
+    flags = ("--plan", "--vocabulary-size", "5000", "--words", "100000")
+    done = launch(tmp_path / "missing", tmp_path / "run", *flags, ranks=None)
+    assert "100,000 words in 5,000 sentences" in done.stdout
+    assert "without the softmax" in done.stdout
+    done = launch(tmp_path / "missing", tmp_path / "run", *flags[:3], ranks=None, code=2)
+    assert "must be passed together" in done.stderr
