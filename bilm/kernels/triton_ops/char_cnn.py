@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from bilm.kernels.autograd import apply
+from bilm.kernels.autograd import apply, without_second_derivative
 from bilm.kernels.triton_ops.activations import tanh
 from bilm.kernels.triton_ops.launching import blocks, launch
 from bilm.text.characters import PADDING
@@ -184,6 +184,7 @@ class _LookupMaxima(torch.autograd.Function):
         return best
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         ids, winners, best = ctx.saved_tensors
         grad = grads[0].float().contiguous()

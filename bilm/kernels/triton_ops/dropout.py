@@ -1,11 +1,11 @@
 """Counter-based dropout in Triton: the same bits as every other implementation, in one launch.
 
-The generator is Philox4x32-10. One call computes the random words of four adjacent units.
+See `bilm.kernels.dropout`. One call of the generator computes the words of four adjacent units.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import triton
@@ -13,37 +13,10 @@ import triton.language as tl
 from torch import Tensor
 
 from bilm.kernels.autograd import apply
+from bilm.kernels.dropout import Mask
 from bilm.kernels.triton_ops.launching import blocks, launch
 
 QUADS = 256  # groups of four units per program
-
-
-class Mask(Protocol):
-    """The mask of one tensor: the place where it is applied, and its rate."""
-
-    @property
-    def seed(self) -> int:
-        """The first word of the key."""
-
-    @property
-    def step(self) -> int:
-        """The second word of the key."""
-
-    @property
-    def first_row(self) -> int:
-        """The number of the first row in the global batch."""
-
-    @property
-    def site(self) -> int:
-        """The last word of the counter."""
-
-    @property
-    def threshold(self) -> int:
-        """Words of 32 bits below it are dropped."""
-
-    @property
-    def scale(self) -> float:
-        """The scale of the elements that are kept."""
 
 
 def apply_mask(x: Tensor, mask: Mask) -> Tensor:

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from bilm.kernels import backends
-from bilm.kernels.autograd import allow_one_backward, apply
+from bilm.kernels.autograd import allow_one_backward, apply, without_second_derivative
 from bilm.kernels.highway import HighwayWeights
 from bilm.kernels.triton_ops.activations import sigmoid
 from bilm.kernels.triton_ops.launching import BLOCK, blocks, launch
@@ -91,6 +91,7 @@ class _Highway(torch.autograd.Function):
         return y
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         allow_one_backward(ctx, "highway layer")
         x, gate_weight, transform_weight, gate, transform = ctx.saved_tensors

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from bilm.kernels import backends
-from bilm.kernels.autograd import allow_one_backward, apply
+from bilm.kernels.autograd import allow_one_backward, apply, without_second_derivative
 from bilm.kernels.lstm_types import Clips, LayerState, LstmResult, LstmWeights
 from bilm.kernels.triton_ops.lstm_steps import Pair, Steps
 
@@ -127,6 +127,7 @@ class _LstmLayer(torch.autograd.Function):
         return outputs[:, 1:].clone(), cells[:, time].clone(), outputs[:, time].clone()
 
     @staticmethod
+    @without_second_derivative
     def backward(ctx: Any, *results: Tensor | None) -> tuple[Tensor | None, ...]:
         allow_one_backward(ctx, "LSTM")
         inputs, weight, bias, projection, lengths, gates, cells, hiddens, outputs = (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from bilm.kernels.dropout import Mask
 from bilm.kernels.highway import HighwayWeights
 from bilm.kernels.lstm_types import Clips, LayerState, LstmWeights
 from bilm.kernels.sparse_rows import AdamStep, Moments, Rows
@@ -24,15 +24,6 @@ from bilm.kernels.triton_ops import (
 MODULES = (char_cnn, dropout, highway, lstm_steps, sampled_softmax, sparse_rows)  # with launches
 TIME, ROWS, WIDTH = 20, 16, 64
 Call = Callable[[], Tensor | None]
-
-
-class Mask(NamedTuple):
-    seed: int = 1
-    step: int = 2
-    first_row: int = 3
-    site: int = 4
-    threshold: int = 5
-    scale: float = 2.0
 
 
 def layer_call(options: dict[str, object], dim: int, lengths: Tensor | None = None) -> Call:
@@ -93,7 +84,7 @@ def adam_call(options: dict[str, object]) -> Call:
 
 def dropout_call(options: dict[str, object]) -> Call:
     x = torch.zeros(TIME, ROWS, WIDTH, **options).requires_grad_()
-    return lambda: dropout.apply_mask(x, Mask())
+    return lambda: dropout.apply_mask(x, Mask(1, 2, 3, 4, 5, 2.0))
 
 
 def _ids(options: dict[str, object]) -> Tensor:
