@@ -71,7 +71,7 @@ def run(code: str, *arguments: str, **environment: str) -> str:
     clean = {
         k: v
         for k, v in os.environ.items()
-        if not k.startswith(("MALLOC_", "OMP_", "LOCAL_", "RANK", "WORLD_SIZE"))
+        if not k.startswith(("MALLOC_", "OMP_", "GOMP_", "KMP_", "LOCAL_", "RANK", "WORLD_SIZE"))
     }
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
