@@ -71,7 +71,7 @@ def run(code: str, *arguments: str, **environment: str) -> str:
     clean = {
         k: v
         for k, v in os.environ.items()
-        if not k.startswith(("MALLOC_", "OMP_", "LOCAL_", "RANK", "WORLD_SIZE"))
+        if not k.startswith(("MALLOC_", "OMP_", "GOMP_", "KMP_", "LOCAL_", "RANK", "WORLD_SIZE"))
     }
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -115,6 +115,15 @@ def test_shares_cores_unless_set_by_user(given: dict[str, str], expected: str) -
     )
     threads = run(code + "print(os.environ['OMP_NUM_THREADS'])", **given)
     assert threads == (str(len(os.sched_getaffinity(0))) if expected == "all" else expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+)
+def test_limits_spinning_unless_set_by_user(given: dict[str, str], expected: str) -> None:
+    code = "import os; from bilm.distributed.process import share_cores; share_cores(); "
+    assert run(code + "print(os.environ.get('GOMP_SPINCOUNT'))", **given) == expected
 
 
 def test_rank_numbers_default_to_a_single_rank() -> None:
