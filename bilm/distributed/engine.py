@@ -70,9 +70,9 @@ class Engine:
         )
         self._allocate_state()
         is_exact = settings.deepspeed.get("communication_data_type") in (None, "fp32")
-        if ranks.world == 1 and is_exact:
-            # The exchange of sparse rows with no other rank copies them and waits several times.
-            self._deepspeed.sparse_allreduce_no_retain = lambda *_, **__: None
+        if ranks.world == 1 and is_exact and not self.is_partitioned:
+            # Without other ranks, the exchange would only copy gradients, and wait several times.
+            self._deepspeed.buffered_allreduce_fallback = lambda *_, **__: None
         self._has_failed = torch.zeros((), device=ranks.device)
         self._num_micro_batches = 1  # of the current step, so far
 
