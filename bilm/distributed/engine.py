@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from bilm.distributed.ranks import Ranks
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm
+from bilm.model.precision import precision_context
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ class EngineSettings:
     deepspeed: dict[str, Any]  # DeepSpeed's own configuration
     stage: int  # of ZeRO
     max_gradient_norm: float | None
-    dtype: torch.dtype  # of matrix products
     state_names: tuple[str, ...]  # tensors of the weight's shape in the optimizer's state
 
 
@@ -56,7 +56,6 @@ class Engine:
         self.is_partitioned = settings.stage > 0
         self._ranks = ranks
         self._max_norm = settings.max_gradient_norm
-        self._dtype = settings.dtype
         self._state_names = settings.state_names
         # DeepSpeed would spend minutes at the first start compiling its shared-memory collectives;
         # if it is killed meanwhile, it leaves a lock on which every later start hangs.
@@ -70,12 +69,17 @@ class Engine:
             self._optimizer.optimizer if self.is_partitioned else self._optimizer
         )
         self._allocate_state()
+        is_exact = settings.deepspeed.get("communication_data_type") in (None, "fp32")
+        if ranks.world == 1 and is_exact and not self.is_partitioned:
+            # Without other ranks, the exchange would only copy gradients, and wait several times.
+            self._deepspeed.buffered_allreduce_fallback = lambda *_, **__: None
+        self._has_failed = torch.zeros((), device=ranks.device)
+        self._num_micro_batches = 1  # of the current step, so far
 
-    def autocast(self) -> AbstractContextManager[None]:
-        """Compute matrix products in the configured precision within this context."""
-        return torch.autocast(
-            self._ranks.device.type, self._dtype, enabled=self._dtype != torch.float32
-        )
+    @property
+    def reads_late(self) -> bool:
+        """Whether to call `step_if_finite` instead of `step`, which waits for an accelerator."""
+        return not self.is_partitioned and self._ranks.device.type != "cpu"
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the model's forward pass."""
@@ -83,10 +87,14 @@ class Engine:
 
     def backward(self, objective: Tensor) -> None:
         """Add the gradient of one micro-batch; the last one of a step averages over ranks."""
-        self._deepspeed.backward(objective)
+        # Autocast has determined the dtypes in forward; only the use of TF32 is still open.
+        is_tf32 = self.model.training_precision == "tf32"
+        with precision_context(self._ranks.device, "tf32" if is_tf32 else "float32"):
+            self._deepspeed.backward(objective)
 
     def next_micro_batch(self) -> None:
         """Advance to the next micro-batch of the same step; nothing is updated."""
+        self._num_micro_batches += 1
         self._deepspeed.step()
 
     def step(self, learning_rate: float) -> float:
@@ -95,8 +103,7 @@ class Engine:
         At stage 0 nothing is updated if the norm is not finite; at the other stages DeepSpeed
         updates before it returns the norm.
         """
-        for group in self._inner_optimizer.param_groups:
-            group["lr"] = learning_rate
+        self._set_rate(learning_rate)
         if self.is_partitioned:
             self._deepspeed.step()
             return float(self._deepspeed.get_global_grad_norm())
@@ -104,6 +111,30 @@ class Engine:
         if math.isfinite(norm):
             self._deepspeed.step()
         return norm
+
+    def step_if_finite(self, learning_rate: float, losses: Tensor) -> Tensor:
+        """Clip and update like `step`, but return the norm on the device, without waiting for it.
+
+        Nothing is updated from the first step on in which `losses` or the norm are not finite.
+        """
+        self._set_rate(learning_rate)
+        softmax = self.model.softmax
+        if softmax is not None and self._ranks.world == self._num_micro_batches == 1:
+            for table in (softmax.bias,) if softmax.is_tied else (softmax.weight, softmax.bias):
+                if table.grad is not None and table.grad.is_sparse:
+                    table.grad._coalesced_(True)  # the rows of one micro-batch are distinct
+        self._num_micro_batches = 1
+        norm = clip_gradients(self.model.parameters(), self._max_norm)
+        is_finite = torch.isfinite(losses).all() & torch.isfinite(norm)
+        self._has_failed = torch.maximum(self._has_failed, (~is_finite).float())
+        # PyTorch's fused optimizers update nothing where it is 1.
+        self._inner_optimizer.found_inf = self._has_failed  # type: ignore[attr-defined]
+        self._deepspeed.step()
+        return norm
+
+    def _set_rate(self, learning_rate: float) -> None:
+        for group in self._inner_optimizer.param_groups:
+            group["lr"] = learning_rate
 
     def weights(self) -> dict[str, Tensor]:
         """Return every complete weight, on the CPU; all ranks must call this."""

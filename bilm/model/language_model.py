@@ -18,7 +18,8 @@ from bilm.kernels.dropout import DropoutSeed, active_seed, dropout
 from bilm.model.bilstm import BiLstm, BiLstmState
 from bilm.model.config import ModelConfig
 from bilm.model.negatives import Negatives, draw_negatives
-from bilm.model.softmax import VocabularySoftmax
+from bilm.model.precision import Precision, precision_context
+from bilm.model.softmax import SampledTargets, VocabularySoftmax, sampled_targets
 from bilm.model.token_encoder import TokenEncoder, WordEmbedding
 
 DIRECTIONS = ("forward", "backward")  # their order in all tensors
@@ -35,6 +36,7 @@ class BiLm(nn.Module):
         super().__init__()
         self.config = config
         self.vocabulary_size = vocabulary_size
+        self.training_precision: Precision = "float32"  # evaluation is always in float32
         dim = config.lstm.projection_dim
         self.encoder: TokenEncoder | WordEmbedding
         if config.characters is not None:
@@ -101,13 +103,14 @@ class BiLm(nn.Module):
         inverse: Tensor,
         targets: Tensor,
         state: BiLstmState,
-        negatives: Sequence[Negatives] | None = None,
+        negatives: Sequence[Negatives] | SampledTargets | None = None,
         dropout_seed: DropoutSeed | None = None,
     ) -> tuple[Tensor, BiLstmState]:
         """Return the summed loss of each direction (directions,), and the next state.
 
         `targets` (directions, rows, time) are softmax ids, or `IGNORED` for no prediction. With
-        `negatives` the loss is that of the sampled softmax, otherwise that of the full softmax.
+        `negatives`, or the result of `prepare_targets` for these targets, the loss is that of the
+        sampled softmax, otherwise that of the full softmax.
 
         In training, `dropout_seed` determines the dropout masks. Without it, a seed is drawn from
         PyTorch's default generator, so that `torch.manual_seed` makes them reproducible.
@@ -116,10 +119,13 @@ class BiLm(nn.Module):
             raise ValueError("this model has no softmax, so it cannot compute a loss")
         rate, num_layers = self.config.dropout, self.config.lstm.num_layers
         seed = active_seed(self.training, rate, dropout_seed)
-        layers, next_state = self.layers(words, inverse, state, dropout_seed=seed)
-        tops = [dropout(x[-1], rate, seed, num_layers, d) for d, x in enumerate(layers)]
-        hidden = torch.stack([top.flatten(0, 1) for top in tops])  # (directions, time * rows, dim)
-        losses = self.softmax(hidden, targets.transpose(1, 2).flatten(1), negatives)
+        # Entered here, because DeepSpeed switches off an autocast outside of forward.
+        precision = self.training_precision if self.training else "float32"
+        with precision_context(self.softmax.bias.device, precision):
+            layers, next_state = self.layers(words, inverse, state, dropout_seed=seed)
+            tops = [dropout(x[-1], rate, seed, num_layers, d) for d, x in enumerate(layers)]
+            hidden = torch.stack([top.flatten(0, 1) for top in tops])  # (directions, words, dim)
+            losses = self.softmax(hidden, _in_time_order(targets), negatives)
         return losses.sum(dim=1), next_state
 
     def draw_negatives(self, seed: tuple[int, ...]) -> list[Negatives] | None:
@@ -133,6 +139,22 @@ class BiLm(nn.Module):
         count, size = config.num_negatives, self.vocabulary_size
         num_sets = 1 if config.shared_negatives else self.config.num_directions
         return [draw_negatives(count, size, (*seed, number)) for number in range(num_sets)]
+
+    def prepare_targets(self, targets: Tensor, seed: tuple[int, ...]) -> SampledTargets | None:
+        """Draw the negatives of a step and combine them with targets (directions, rows, time).
+
+        It is computed on the device of the targets: on the host, by a loader. Returns None for the
+        full softmax.
+        """
+        negatives = self.draw_negatives(seed)
+        if negatives is None or self.vocabulary_size is None:
+            return None
+        return sampled_targets(_in_time_order(targets), negatives, self.vocabulary_size)
+
+
+def _in_time_order(targets: Tensor) -> Tensor:
+    """Return targets (directions, rows, time) in the order of the outputs of the LSTMs."""
+    return targets.transpose(1, 2).flatten(1)
 
 
 def training_objective(loss_sums: Tensor, rows: int) -> Tensor:

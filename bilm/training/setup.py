@@ -37,18 +37,17 @@ from bilm.training.checkpoints import (
 from bilm.training.config import Config
 from bilm.training.loop import Run
 from bilm.training.metrics import MetricsLog
+from bilm.training.model_inputs import read_inputs
 from bilm.training.optimizers import STATE_NAMES, build_optimizer
 from bilm.training.perplexity import EvaluatedText, evaluation_order
 from bilm.training.run_directory import find_checkpoint, lock_run, write_config
 from bilm.training.run_parts import RunParts, RunState
 from bilm.training.run_record import NO_PROGRESS, RunRecord, StepSums
 from bilm.training.run_settings import settings_of_run
-from bilm.training.step import take_step
+from bilm.training.step import finish_step, take_step
 from bilm.training.train import TrainResult
 
 logger = logging.getLogger(__name__)
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def run_to_end(
@@ -85,10 +84,9 @@ def dry_run(config: Config) -> int:
         section = config.train.model_copy(update={"output_dir": directory})
         config = config.model_copy(update={"train": section})
         with prepare(config, fresh=True) as run:
-            stream = run.parts.stream
-            batches = [stream.batch(0, micro) for micro in range(stream.accumulation)]
+            batches = next(read_inputs(run.parts, 0))
             started = time.monotonic()
-            sums = take_step(run.parts, run.state, batches).sums
+            sums = finish_step(run.parts, take_step(run.parts, run.state, batches)).sums
             seconds = time.monotonic() - started
             if run.parts.ranks.is_first:
                 logger.info(
@@ -195,6 +193,7 @@ def build_model(
     """Return the model, with its weights set on rank 0; DeepSpeed broadcasts them."""
     torch.manual_seed(config.train.seed)
     model = BiLm(config.model, corpus.vocabulary_size)
+    model.training_precision = config.train.precision
     with ranks.fail_together():
         if checkpoint is not None:
             with torch.no_grad():
@@ -211,7 +210,6 @@ def build_engine(config: Config, model: BiLm, ranks: Ranks) -> Engine:
         deepspeed=deepspeed_settings(config),
         stage=config.deepspeed.zero_optimization.stage,
         max_gradient_norm=config.train.max_gradient_norm,
-        dtype=_DTYPES[config.train.precision],
         state_names=STATE_NAMES[config.train.optimizer.name],
     )
     return Engine(ranks, model, build_optimizer(config.train.optimizer, model), settings)

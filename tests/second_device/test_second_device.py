@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -17,6 +18,17 @@ from tests.second_device import build
 @pytest.mark.slow
 def test_cases_of_the_device() -> None:
     run_cases(Path(__file__).with_name("cases_device.py"))
+
+
+@pytest.mark.slow
+def test_training_step() -> None:
+    run_cases(Path(__file__).with_name("cases_step.py"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+def test_training_step_with_triton() -> None:
+    run_cases(Path(__file__).with_name("cases_step.py"), TRITON_INTERPRET="1")
 
 
 @pytest.mark.slow
