@@ -1,11 +1,11 @@
 """The character CNN: convolution over a word's characters and the maximum over positions.
 
-In C the convolution is a table look-up. With `T[k] = E W[:, :, k]^T` (characters, count), the value
-of a window is a sum of table rows, `sum_k T[k][char_k]`. The tables are small products, computed
-again at every step so that autograd propagates gradients to E and W. Each window then costs `width`
-row additions instead of `width * char_dim` multiply-adds. Each word is read only up to its own
-length, which is exact: padding characters take part, but all windows that start after the
-word are equal. Backward touches only the winning window.
+In C and Triton the convolution is a table look-up. With `T[k] = E W[:, :, k]^T`, of the shape
+(characters, count), the value of a window is a sum of table rows, `sum_k T[k][char_k]`. The tables
+are small products, computed again at every step so that autograd propagates gradients to E and W.
+Each window then costs `width` row additions instead of `width * char_dim` multiply-adds. Each word
+is read only up to its own length, which is exact: padding characters take part, but all windows
+that start after the word are equal. Backward touches only the winning window.
 """
 
 from __future__ import annotations
@@ -73,10 +73,15 @@ def filter_maxima(char_ids: Tensor, embedding: Tensor, filters: Sequence[Tensor]
     width). Padding characters take part; bias and activation are left to the caller.
     """
     _check(char_ids, embedding, filters)
-    # In C, ids and positions are of type int16.
+    # In C and Triton, ids and positions are of type int16.
     is_large = max(len(embedding), char_ids.shape[1]) > MAX_INT16
-    if is_large or backends.choose(embedding) == "torch":
+    backend = "torch" if is_large else backends.choose(embedding)
+    if backend == "torch":
         return plain_filter_maxima(char_ids, embedding, filters)
+    if backend == "triton":
+        from bilm.kernels.triton_ops import char_cnn as in_triton
+
+        return in_triton.filter_maxima(char_ids, embedding, filters)
     # float64 costs little here and ranks nearly equal windows correctly, so that the gradient
     # reaches the right one.
     characters = embedding.double()

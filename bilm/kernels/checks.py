@@ -4,6 +4,9 @@ C code would read or write the wrong memory for a tensor of the wrong shape or a
 table. Every operation therefore checks its arguments once per call, and raises the same error for
 every backend: `TypeError` for a wrong type or device, `ValueError` for a wrong shape, `IndexError`
 for an id outside its table. Cost: a few microseconds, and one pass over the ids.
+
+Values on another device than the CPU are not checked, because reading them would wait for that
+device. Check them on the host, before they are copied; `bilm.training.model_inputs` does so.
 """
 
 from __future__ import annotations
@@ -73,8 +76,11 @@ def check_integers(
 
 
 def check_ids(name: str, ids: Tensor, limit: int, minimum: int = 0, remedy: str = "") -> None:
-    """Check that all `ids` are at least `minimum` and below `limit`; `remedy` ends the message."""
-    if not ids.numel():
+    """Check that all `ids` are at least `minimum` and below `limit`; `remedy` ends the message.
+
+    Only ids on the CPU are checked.
+    """
+    if not ids.is_cpu or not ids.numel():
         return
     lowest, highest = (int(value) for value in torch.aminmax(ids))
     if lowest < minimum or highest >= limit:

@@ -103,8 +103,13 @@ def dropout(x: Tensor, rate: float, seed: DropoutSeed | None, layer: int, direct
 
 
 def _apply_mask(x: Tensor, mask: Mask) -> Tensor:
-    if backends.choose(x) == "torch":
+    backend = backends.choose(x)
+    if backend == "torch":
         return plain_dropout(x, mask)
+    if backend == "triton":
+        from bilm.kernels.triton_ops import dropout as in_triton
+
+        return in_triton.apply_mask(x, mask)
     return apply(_Dropout, x, mask)
 
 

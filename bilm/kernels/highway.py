@@ -56,8 +56,13 @@ def highway(x: Tensor, weights: HighwayWeights) -> Tensor:
     dim = x.shape[1]
     for name, tensor in zip(weights._fields, weights, strict=True):
         check_shape(name, tensor, *((dim, dim) if name.endswith("weight") else (dim,)))
-    if backends.choose(x, weights.gate_weight, has_products=True) == "c":
+    backend = backends.choose(x, weights.gate_weight, has_products=True)
+    if backend == "c":
         return apply(_Highway, x.contiguous(), *weights)
+    if backend == "triton":
+        from bilm.kernels.triton_ops import highway as in_triton
+
+        return in_triton.highway(x, weights)
     return plain_highway(x, weights)
 
 

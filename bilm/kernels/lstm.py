@@ -1,9 +1,11 @@
-"""One LSTM layer in one direction, with a clipped cell and a clipped projection.
+"""One LSTM layer with a clipped cell and a clipped projection, in one direction or in several.
 
 This module contains the plain PyTorch reference and selects the implementation.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -37,7 +39,12 @@ def lstm(
     _check(inputs, weights, clips, state)
     if lengths is not None:
         _check_lengths(lengths, inputs)
-    if backends.choose(inputs, weights.weight, *state, has_products=True) == "c":
+    backend = backends.choose(inputs, weights.weight, *state, has_products=True)
+    if backend == "triton":
+        from bilm.kernels.triton_ops import lstm as in_triton
+
+        return in_triton.lstm(inputs, weights, clips, state, lengths)
+    if backend == "c":
         tensors = (inputs, *weights, *state)
         if not torch.is_grad_enabled() or not any(_needs_gradient(t) for t in tensors):
             return lstm_c.infer(inputs, weights, clips, state, lengths)
@@ -45,6 +52,38 @@ def lstm(
             outputs, cell, hidden = apply(lstm_c.Lstm, clips, inputs, *weights, *state)
             return LstmResult(outputs, LayerState(cell, hidden))
     return plain_lstm(inputs, weights, clips, state, lengths)
+
+
+def lstm_directions(
+    inputs: Sequence[Tensor],
+    weights: Sequence[LstmWeights],
+    clips: Clips,
+    state: LayerState,
+    lengths: Tensor | None = None,
+) -> list[LstmResult]:
+    """Run the layer in several directions, each over its own inputs with its own weights.
+
+    `state` is that of all directions: (directions, rows, ...). In Triton, directions are the batch
+    dimension of every product, so that two directions need as many launches as one.
+    """
+    states = [LayerState(*each) for each in zip(*state, strict=True)]
+    if backends.choose(*inputs, weights[0].weight, *state, has_products=True) != "triton":
+        return [
+            lstm(x, own_weights, clips, own_state, lengths)
+            for x, own_weights, own_state in zip(inputs, weights, states, strict=True)
+        ]
+    from bilm.kernels.triton_ops import lstm as in_triton
+
+    for x, own_weights, own_state in zip(inputs, weights, states, strict=True):
+        _check(x, own_weights, clips, own_state)
+    if lengths is not None:
+        _check_lengths(lengths, inputs[0])
+    stacked = in_triton.stack_weights(list(weights))
+    outputs, after = in_triton.lstm_layer(torch.stack(list(inputs)), stacked, clips, state, lengths)
+    return [
+        LstmResult(y, LayerState(*each))
+        for y, *each in zip(outputs.unbind(), *(s.unbind() for s in after), strict=True)
+    ]
 
 
 def _check(inputs: Tensor, weights: LstmWeights, clips: Clips, state: LayerState) -> None:
@@ -78,6 +117,8 @@ def _check_lengths(lengths: Tensor, inputs: Tensor) -> None:
     time, rows, _ = inputs.shape
     check_integers("lengths", lengths, inputs.device, INTEGER_TYPES)
     check_shape("lengths", lengths, rows)
+    if not lengths.is_cpu:
+        return  # reading them would wait for the device
     values = lengths.tolist()
     if not all(0 <= value <= time for value in values):
         raise ValueError(f"lengths are {values}; all must be from 0 to {time}, the time steps")

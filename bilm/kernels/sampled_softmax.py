@@ -174,8 +174,13 @@ def to_probabilities(
     check_integers("hits", hits, logits.device)
     check_shape("hits", hits, num_words)
     check_ids("hits", hits, num_negatives, minimum=-1)
-    if backends.choose_in_place(logits, bias, true_logit) == "torch":
+    backend = backends.choose_in_place(logits, bias, true_logit)
+    if backend == "torch":
         return plain_to_probabilities(logits, bias, true_logit, hits)
+    if backend == "triton":
+        from bilm.kernels.triton_ops import sampled_softmax as in_triton
+
+        return in_triton.to_probabilities(logits, bias, true_logit, hits)
     losses, true_share = torch.empty_like(true_logit), torch.empty_like(true_logit)
     _sampled_softmax(
         words=num_words,
@@ -195,8 +200,9 @@ def plain_to_probabilities(
 ) -> tuple[Tensor, Tensor]:
     """Compute `to_probabilities` in plain PyTorch: the reference."""
     logits += bias
-    words = torch.nonzero(hits >= 0).flatten()
-    logits[words, hits[words]] = -math.inf
+    columns = hits.clamp(min=0).unsqueeze(1)
+    masked = torch.where(hits.unsqueeze(1) >= 0, -math.inf, logits.gather(1, columns))
+    logits.scatter_(1, columns, masked)
     greatest = torch.maximum(logits.amax(dim=1), true_logit)
     logits.sub_(greatest.unsqueeze(1)).exp_()
     true_share = (true_logit - greatest).exp_()
@@ -222,8 +228,14 @@ def add_rows(sums: Tensor, places: Tensor, rows: Tensor, scale: Tensor) -> None:
     check_shape("scale", scale, len(places))
     check_ids("places", places, len(sums))
     rows, scale = rows.contiguous(), scale.contiguous()
-    if backends.choose_in_place(sums, rows, scale) == "torch":
+    backend = backends.choose_in_place(sums, rows, scale)
+    if backend == "torch":
         sums.index_add_(0, places, rows * scale.unsqueeze(1))
+        return
+    if backend == "triton":
+        from bilm.kernels.triton_ops import sampled_softmax as in_triton
+
+        in_triton.add_rows(sums, places, rows, scale)
         return
     _add_rows(
         count=rows.shape[0],

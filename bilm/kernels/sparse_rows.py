@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -97,7 +98,7 @@ def _check_rows(table: Tensor, rows: Rows, **others: Tensor) -> None:
     check_dims("ids", ids, "rows")
     check_shape("values", values, len(ids), table.shape[1])
     check_ids("ids", ids, len(table))
-    if not _are_ascending(ids) and len(torch.unique(ids)) < len(ids):
+    if ids.is_cpu and not _are_ascending(ids) and len(torch.unique(ids)) < len(ids):
         raise ValueError("ids contains a row twice; pass each row once, with its summed gradient")
 
 
@@ -111,8 +112,12 @@ def adagrad_rows(
     """Update some rows of `table` (words, dim) and of its sums of squares in place."""
     _check_rows(table, rows, sums=sums)
     check_numbers(learning_rate=learning_rate, epsilon=epsilon)
-    if backends.choose_in_place(table, sums, rows.values) == "torch":
+    backend = backends.choose_in_place(table, sums, rows.values)
+    if backend == "torch":
         plain_adagrad_rows(table, sums, rows, learning_rate, epsilon)
+        return
+    if backend == "triton":
+        _in_triton().adagrad_rows(table, sums, rows, learning_rate, epsilon)
         return
     _adagrad_rows(
         count=len(rows.ids),
@@ -140,8 +145,12 @@ def adam_rows(table: Tensor, moments: Moments, rows: Rows, step: AdamStep) -> No
     """Update some rows of `table` (words, dim) and of its moments in place."""
     _check_rows(table, rows, **moments._asdict())
     check_numbers(rate=step.rate, epsilon=step.epsilon)
-    if backends.choose_in_place(table, *moments, rows.values) == "torch":
+    backend = backends.choose_in_place(table, *moments, rows.values)
+    if backend == "torch":
         plain_adam_rows(table, moments, rows, step)
+        return
+    if backend == "triton":
+        _in_triton().adam_rows(table, moments, rows, step)
         return
     first, second = step.betas
     _adam_rows(
@@ -168,6 +177,12 @@ def plain_adam_rows(table: Tensor, moments: Moments, rows: Rows, step: AdamStep)
     mean[ids], square[ids] = new_mean, new_square
     divisor = (new_square.sqrt() / step.root).add_(step.epsilon)
     table.index_add_(0, ids, new_mean / divisor, alpha=-step.rate)
+
+
+def _in_triton() -> ModuleType:
+    from bilm.kernels.triton_ops import sparse_rows
+
+    return sparse_rows
 
 
 def distinct_rows(grad: Tensor) -> Rows:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from bilm.kernels.checks import check_floats, check_shape
 from bilm.kernels.dropout import DropoutSeed, active_seed, dropout
+from bilm.kernels.lstm import lstm_directions
 from bilm.kernels.lstm_types import LayerState
 from bilm.model.config import LstmConfig
 from bilm.model.projected_lstm import ProjectedLstm
@@ -87,19 +88,23 @@ class BiLstm(nn.Module):
         """
         self._check(inputs, state)
         seed = active_seed(self.training, self.dropout, dropout_seed)
-        all_outputs, cells, hiddens = [], [], []
-        for direction, x in enumerate(inputs):
-            outputs = []
-            for layer in range(self.config.num_layers):
-                x = dropout(x, self.dropout, seed, layer, direction)
-                before = LayerState(state.cell[direction, layer], state.hidden[direction, layer])
-                y, after = self.lstm(direction, layer)(x, before, lengths)
-                x = y + x if self.config.skip_connections and layer > 0 else y
-                outputs.append(x)
-                # Autocast lowers the precision of matrix products only, not that of the state.
-                cells.append(after.cell.to(state.cell.dtype))
-                hiddens.append(after.hidden.to(state.hidden.dtype))
-            all_outputs.append(outputs)
+        all_outputs: list[list[Tensor]] = [[] for _ in inputs]
+        states: list[list[LayerState]] = [[] for _ in inputs]
+        xs = list(inputs)
+        for layer in range(self.config.num_layers):
+            xs = [dropout(x, self.dropout, seed, layer, d) for d, x in enumerate(xs)]
+            lstms = [self.lstm(direction, layer) for direction in range(len(xs))]
+            before = LayerState(state.cell[:, layer], state.hidden[:, layer])
+            weights = [lstm.weights for lstm in lstms]
+            results = lstm_directions(xs, weights, lstms[0].clips, before, lengths)
+            for direction, (y, after) in enumerate(results):
+                is_added = self.config.skip_connections and layer > 0
+                xs[direction] = y + xs[direction] if is_added else y
+                all_outputs[direction].append(xs[direction])
+                states[direction].append(after)
+        # Autocast lowers the precision of matrix products only, not that of the state.
+        cells = [after.cell.to(state.cell.dtype) for own in states for after in own]
+        hiddens = [after.hidden.to(state.hidden.dtype) for own in states for after in own]
         return all_outputs, BiLstmState(
             torch.stack(cells).view_as(state.cell), torch.stack(hiddens).view_as(state.hidden)
         )

@@ -52,9 +52,17 @@ class ProjectedLstm(nn.Module):
         With `lengths` (rows,), in descending order, the state of a row stays unchanged from its
         length on, and its outputs from there on are meaningless.
         """
-        clips = Clips(
+        return lstm(inputs, self.weights, self.clips, state, lengths)
+
+    @property
+    def weights(self) -> LstmWeights:
+        """The weights of the layer, as the kernels read them."""
+        return LstmWeights(self.weight, self.bias, self.projection)
+
+    @property
+    def clips(self) -> Clips:
+        """The configured bounds; infinity for no clipping."""
+        return Clips(
             cell=self.config.cell_clip or math.inf,
             projection=self.config.projection_clip or math.inf,
         )
-        weights = LstmWeights(self.weight, self.bias, self.projection)
-        return lstm(inputs, weights, clips, state, lengths)

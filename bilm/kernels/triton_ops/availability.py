@@ -11,6 +11,11 @@ import torch
 logger = logging.getLogger(__name__)
 
 
+def is_interpreted() -> bool:
+    """Return whether Triton's interpreter, which supports tensors on any device, is selected."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
 @functools.cache
 def available() -> bool:
     """Return whether the kernels run on this machine: on its GPU, or in Triton's interpreter.
@@ -18,11 +23,10 @@ def available() -> bool:
     The first call compiles and runs one small kernel. If that fails, one warning is logged: Triton
     may be missing, may not support the GPU, or may find no C compiler, which it needs for launches.
     """
-    is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    if not is_interpreted and not torch.cuda.is_available():
+    if not is_interpreted() and not torch.cuda.is_available():
         return False
     try:
-        _run_small_kernel("cpu" if is_interpreted else "cuda")
+        _run_small_kernel("cpu" if is_interpreted() else "cuda")
     except Exception as error:  # Triton raises errors of many types
         logger.warning(
             "Triton cannot be used; using the slower PyTorch code: %s: %s",

@@ -13,6 +13,7 @@ import torch
 
 from bilm.errors import ConfigError
 from bilm.kernels import backends
+from bilm.kernels.triton_ops import availability
 from tests.bilm.conftest import needs_compiler
 from tests.conftest import ROOT
 
@@ -51,7 +52,9 @@ def test_environment_selects_backend(
 
 def test_rejects_unknown_value_and_lists_allowed_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BILM_KERNELS", "cuda")
-    with pytest.raises(ConfigError, match=r"BILM_KERNELS is 'cuda'; .*one of: auto, torch, c$"):
+    with pytest.raises(
+        ConfigError, match=r"BILM_KERNELS is 'cuda'; .*one of: auto, torch, c, triton$"
+    ):
         backends.choose(X)
 
 
@@ -78,6 +81,7 @@ USE = """
 import logging, torch; logging.basicConfig()
 from bilm.errors import ConfigError
 from bilm.kernels import backends
+from bilm.kernels.triton_ops import availability
 try:
     print(backends.choose(torch.zeros(1)), backends.choose(torch.zeros(1)))
 except ConfigError as error:
@@ -110,3 +114,25 @@ def test_uses_torch_without_compiler(compiler: str, reason: str, tmp_path: Path)
     assert re.search(reason, done.stdout)
     done = run(tmp_path, CC=compiler, BILM_KERNELS="torch")
     assert (done.stdout, done.stderr) == ("torch torch\n", "")
+
+
+def test_rejects_triton_where_it_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BILM_KERNELS", "triton")
+    monkeypatch.setattr(availability, "available", lambda: False)
+    with pytest.raises(ConfigError, match=r"BILM_KERNELS is triton, but Triton cannot be used"):
+        backends.choose(X)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("requested", "interpreted", "expected"),
+    [("triton", "1", "triton"), ("triton", "0", "c"), ("auto", "1", "c"), ("c", "1", "c")],
+)
+def test_tensors_on_the_cpu_use_triton_only_in_its_interpreter(
+    requested: str, interpreted: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BILM_KERNELS", requested)
+    monkeypatch.setenv("TRITON_INTERPRET", interpreted)
+    monkeypatch.setattr(availability, "available", lambda: True)
+    assert backends.choose(X) == expected
+    assert backends.choose(X.double()) == "c"
