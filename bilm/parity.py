@@ -7,8 +7,8 @@ There are three kinds of files:
   `bilm.Embedder` from the words that the file spells in characters;
 - a sampled softmax is computed from its weights, with its gradients.
 
-The command prints the largest absolute difference of each quantity. It exits with code 0 if all
-differences are within 1e-5, and with code 1 otherwise.
+The command computes in float32 on --device, and prints the largest absolute difference of each
+quantity. It exits with code 0 if all differences are within 1e-5, and with code 1 otherwise.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from bilm.files.reading import open_regular
 from bilm.files.strict_json import parse_json
 from bilm.kernels.sampled_softmax import Candidates
 from bilm.kernels.sparse_rows import clip_gradients
+from bilm.model.devices import AUTO, DEVICE_HELP, choose_device
 from bilm.model.language_model import BiLm, training_objective
 from bilm.model.negatives import log_expected_count, log_uniform
+from bilm.model.precision import precision_context
 from bilm.model.scalar_mix import ScalarMix
 from bilm.model.softmax import VocabularySoftmax
 from bilm.pretrained.published_options import model_config_from_options
@@ -44,19 +46,20 @@ from bilm.training.optimizers import build_optimizer
 TOLERANCE = 1e-5
 Arrays = dict[str, npt.NDArray[Any]]
 Differences = dict[str, float]
-# Bytes that complete a truncated UTF-8 character.
+# Bytes that complete a truncated UTF-8 character; `char_ids` truncates them again.
 _COMPLETIONS = (b"", b"\x80", b"\xa0", b"\x80\x80", b"\xa0\x80", b"\x80\x80\x80", b"\xa0\x80\x80")
 
 
-def compare(path: Path) -> Differences:
+def compare(path: Path, device_name: str = AUTO) -> Differences:
     """Return the greatest difference of each figure in the file at `path`."""
-    arrays = _read(path)
-    if "loss" in arrays and "options" in arrays:
-        return _compare_trace(arrays, str(path))
-    if "batch0/char_ids" in arrays:
-        return _compare_embeddings(Embedder.from_pretrained(path.parent), arrays)
-    if "sampled_ids" in arrays:
-        return _compare_sampled_softmax(arrays)
+    arrays, device = _read(path), choose_device(device_name)
+    with precision_context(device, "float32"):
+        if "loss" in arrays and "options" in arrays:
+            return _compare_trace(arrays, str(path), device)
+        if "batch0/char_ids" in arrays:
+            return _compare_embeddings(Embedder.from_pretrained(path.parent, device=device), arrays)
+        if "sampled_ids" in arrays:
+            return _compare_sampled_softmax(arrays, device)
     raise CheckpointError(
         f"{path} contains neither a training trace ('loss', 'options'), nor embeddings "
         "('batch0/char_ids'), nor a sampled softmax ('sampled_ids')"
@@ -72,7 +75,7 @@ def _read(path: Path) -> Arrays:
         raise CheckpointError(f"{path} is not an .npz file of plain arrays: {e}") from None
 
 
-def _compare_trace(arrays: Arrays, source: str) -> Differences:
+def _compare_trace(arrays: Arrays, source: str, device: torch.device) -> Differences:
     options = parse_json(str(arrays["options"]), f"options of {source}", CheckpointError)
     config, vocabulary_size = model_config_from_options(options, f"options of {source}")
     if config.dropout or config.softmax.kind == "sampled":
@@ -80,7 +83,7 @@ def _compare_trace(arrays: Arrays, source: str) -> Differences:
             f"{source} was made with dropout or a sampled softmax, whose random draws a trace does "
             "not contain; only a trace with dropout 0 and sample_softmax false can be replayed"
         )
-    model = BiLm(config, vocabulary_size).train()
+    model = BiLm(config, vocabulary_size).to(device).train()
     for parameter, initial in _weights(model, arrays, "init/"):
         parameter.copy_(torch.from_numpy(initial))
     learning_rate = float(options.get("learning_rate", 0.2))
@@ -90,7 +93,8 @@ def _compare_trace(arrays: Arrays, source: str) -> Differences:
     rows = arrays["batch/0/token_ids"].shape[0]
     state = model.zero_state(rows)
     for step in range(len(arrays["loss"])):
-        words, inverse, targets = _trace_batch(arrays, step, config.num_directions)
+        batch = _trace_batch(arrays, step, config.num_directions)
+        words, inverse, targets = (tensor.to(device) for tensor in batch)
         sums, state = model(words, inverse, targets, state)
         state = state.detach()
         optimizer.zero_grad()
@@ -169,8 +173,9 @@ def _compare_embeddings(embedder: Embedder, arrays: Arrays) -> Differences:
         layers = np.zeros(expected["layers"].shape, dtype=np.float32)
         for row, array in enumerate(embedded):
             layers[row, :, : array.shape[1]] = array
-        mask = torch.from_numpy(expected["mask"])
-        stacked = torch.from_numpy(layers).transpose(0, 1)  # (layers, sentences, words, dim)
+        mask = torch.from_numpy(expected["mask"]).to(embedder.device)
+        # (layers, sentences, words, dim)
+        stacked = torch.from_numpy(layers).transpose(0, 1).to(embedder.device)
         differences = {
             "layers": _difference(
                 stacked[:, mask], expected["layers"].swapaxes(0, 1)[:, expected["mask"]]
@@ -182,7 +187,7 @@ def _compare_embeddings(embedder: Embedder, arrays: Arrays) -> Differences:
                 initial_weights=arrays["mix_w"].tolist(),
                 layer_norm=layer_norm,
                 penalty=float(arrays["l2_coef"]),
-            )
+            ).to(embedder.device)
             mix.gamma.data.fill_(float(arrays["mix_gamma"]))
             differences[key] = _difference(
                 mix(stacked, mask)[mask], expected[key][expected["mask"]]
@@ -205,11 +210,7 @@ def _sentences(shifted: npt.NDArray[Any]) -> list[list[str]]:
 
 
 def _word(ids: list[int]) -> str:
-    """Return a word with these character ids.
-
-    A long word may be truncated inside a character. It is completed with arbitrary valid bytes,
-    because `char_ids` truncates them again.
-    """
+    """Return a word with these character ids; a character at its end may have been truncated."""
     for completion in _COMPLETIONS:
         try:
             return (bytes(ids[1 : ids.index(END_WORD)]) + completion).decode("utf-8")
@@ -218,20 +219,17 @@ def _word(ids: list[int]) -> str:
     raise CheckpointError(f"the character ids {ids} do not spell a word in UTF-8")
 
 
-def _compare_sampled_softmax(arrays: Arrays) -> Differences:
+def _compare_sampled_softmax(arrays: Arrays, device: torch.device) -> Differences:
     size, dim = arrays["weight"].shape
-    softmax = VocabularySoftmax(size, dim)
+    softmax = VocabularySoftmax(size, dim).to(device)
     with torch.no_grad():
         softmax.weight.copy_(torch.from_numpy(arrays["weight"]))
         softmax.bias.copy_(torch.from_numpy(arrays["bias"]).unsqueeze(1))
-    hidden = torch.from_numpy(arrays["hidden"]).requires_grad_()
-    targets = torch.from_numpy(arrays["targets"])
-    sampled = torch.from_numpy(arrays["sampled_ids"])
-    expected = {
-        "true": torch.from_numpy(arrays["true_expected_count"]).flatten(),
-        "sampled": torch.from_numpy(arrays["sampled_expected_count"]),
-    }
-    num_tries = _recover_num_tries(sampled, expected["sampled"], size)
+    hidden = torch.from_numpy(arrays["hidden"]).to(device).requires_grad_()
+    targets = torch.from_numpy(arrays["targets"]).to(device)
+    sampled = torch.from_numpy(arrays["sampled_ids"]).to(device)
+    expected = torch.from_numpy(arrays["sampled_expected_count"])
+    num_tries = _recover_num_tries(sampled, expected, size)
     counts = {
         name: log_expected_count(ids, num_tries, size)
         for name, ids in (("true", targets), ("sampled", sampled))
@@ -245,8 +243,10 @@ def _compare_sampled_softmax(arrays: Arrays) -> Differences:
     assert softmax.weight.grad is not None
     assert softmax.bias.grad is not None
     return {
-        "expected count of targets": _difference(counts["true"].exp(), expected["true"]),
-        "expected count of negatives": _difference(counts["sampled"].exp(), expected["sampled"]),
+        "expected count of targets": _difference(
+            counts["true"].exp(), arrays["true_expected_count"].ravel()
+        ),
+        "expected count of negatives": _difference(counts["sampled"].exp(), expected),
         "loss": _difference(losses, arrays["loss_per_token"]),
         "gradient of weights": _difference(softmax.weight.grad.to_dense(), arrays["grad_weight"]),
         "gradient of biases": _difference(
@@ -270,21 +270,21 @@ def _difference(ours: Tensor | None, theirs: Any) -> float:
         return math.inf
     if ours.numel() == 0:
         return 0.0
-    greatest = float((ours.detach().double() - other.double()).abs().max())
+    greatest = float((ours.detach().cpu().double() - other.double()).abs().max())
     return greatest if math.isfinite(greatest) else math.inf
 
 
 def main() -> int:
     """Compare bilm with figures of the original implementation."""
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("file", type=Path, nargs="+", help="an .npz file of figures")
+    parser.add_argument("--device", default=AUTO, help=DEVICE_HELP)
     arguments = parser.parse_args()
     all_passed = True
     for path in arguments.file:
-        differences = compare(path)
+        differences = compare(path, arguments.device)
         has_passed = all(difference <= TOLERANCE for difference in differences.values())
         all_passed &= has_passed
         sys.stdout.write(f"{path.name}: {'passed' if has_passed else 'FAILED'}\n")

@@ -18,137 +18,39 @@ disk space of the output until it finishes; its memory use does not grow with th
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import itertools
 import logging
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from bilm.commands.embed_flags import Arguments, parse
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
+from bilm.model.devices import choose_device
 from bilm.text.lines import require_decompressor
 from bilm.text.records import TextInput
-from bilm.text.tables import FORMATS, Format, format_of
+from bilm.text.tables import format_of
 from bilm.text.tokenizers import require_tokenizer_package
 
 if TYPE_CHECKING:
     from bilm.embedding.dump import EmbeddingDump
-    from bilm.embedding.embedder import Embedder, StateMode
-    from bilm.embedding.output import Output, Pool, Precision
+    from bilm.embedding.embedder import Embedder
+    from bilm.embedding.output import Output
     from bilm.pretrained.model_directory import PretrainedBiLm
-    from bilm.text.tokenizers import TokenizerName
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The command line; `--help` describes the flags."""
-
-    model: Path | None
-    options: Path | None
-    weights: Path | None
-    vocab: Path | None
-    input: Path
-    format: Format | None
-    field: list[str] | None
-    encoding: str | None
-    output: Path
-    dtype: Precision
-    layers: str
-    pool: Pool
-    tokenizer: TokenizerName | None
-    state: StateMode
-    compression: str | None
-    batch_words: int | None
-    overwrite: bool
-    progress: bool
 
 
 def main() -> int:
     """Embed a text and write its vectors."""
-    arguments = _parse()
+    arguments = parse(__doc__)
     require_decompressor(arguments.input)
     require_tokenizer_package(arguments.tokenizer or "")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     share_cores()
     _embed(arguments, _text_input(arguments))
     return 0
-
-
-def _parse() -> Arguments:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
-    add("--model", type=Path, help="a run or a model")
-    add("--options", type=Path, help="a published options.json, instead of --model")
-    add("--weights", type=Path, help="the weights.hdf5 that belongs to --options")
-    add("--vocab", type=Path, help="the vocabulary of --weights, for a model with word ids")
-    _add_input_flags(parser)
-    add("--output", type=Path, required=True, help="the HDF5 file to write")
-    add(
-        "--dtype",
-        choices=["float32", "float16"],
-        default="float32",
-        help="output type (default: float32)",
-    )
-    add(
-        "--layers",
-        default="all",
-        help="all, average, top, or mix:w0,w1,... with one weight per layer (default: all)",
-    )
-    add(
-        "--pool",
-        choices=["none", "mean", "max", "mean_max"],
-        default="none",
-        help="pooling that yields one vector per line instead of one per word (default: none)",
-    )
-    add(
-        "--tokenizer",
-        choices=["whitespace", "moses"],
-        help="tokenizer (default: that of the model); use whitespace for tokenized text",
-    )
-    add(
-        "--state",
-        choices=["reset", "warm"],
-        default="reset",
-        help="initial LSTM state of a sentence; see docs/embedding.md (default: reset)",
-    )
-    add("--compression", choices=["gzip", "lzf"], help="compress the HDF5 file")
-    add("--batch-words", type=int, help="maximum number of words to process together")
-    add("--overwrite", action="store_true", help="replace an existing output")
-    add(
-        "--progress",
-        action="store_true",
-        help="show a progress bar even if stderr is not a terminal",
-    )
-    return Arguments(**vars(parser.parse_args()))
-
-
-def _add_input_flags(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--input",
-        type=Path,
-        required=True,
-        help="the text, one sentence per line, row or object: .txt, .csv, .tsv, .jsonl or .json, "
-        "each also with .gz, .bz2, .xz or .zst, or .parquet; other names are read as lines",
-    )
-    add("--format", choices=FORMATS, help="format of the input (default: by file extension)")
-    add(
-        "--field",
-        action="append",
-        help="column or field of the text: a name, or a number from 1 for .csv and .tsv files "
-        "without a header; may be repeated, and then the first one that the file has is read "
-        "(default: text)",
-    )
-    add(
-        "--encoding",
-        help="encoding of the input, such as latin-1 (default: UTF-8, or UTF-16 with a byte order "
-        "mark)",
-    )
 
 
 def _text_input(arguments: Arguments) -> TextInput:
@@ -175,7 +77,8 @@ def _embed(arguments: Arguments, text: TextInput) -> None:
             raise ConfigError(f"--batch-words is {arguments.batch_words}; it must be at least 1")
         limits = replace(limits, batch_words=arguments.batch_words)
     output = _output(arguments)
-    embedder = Embedder(_model(arguments), limits)
+    device = choose_device(arguments.device)
+    embedder = Embedder(_model(arguments), limits, device, arguments.precision)
     try:
         output.check(embedder.num_layers)
     except ValueError as error:
@@ -192,6 +95,8 @@ def _embed(arguments: Arguments, text: TextInput) -> None:
         "state": arguments.state,
         "compression": arguments.compression,
     }
+    if arguments.precision != "float32":
+        run["precision"] = arguments.precision
     with open_dump(arguments.output, run, arguments.overwrite) as dump:
         if dump is not None and not dump.is_joined:
             _write(arguments, text, embedder, output, dump)

@@ -15,11 +15,13 @@ import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, get_args
 
 from bilm.distributed.port import check_port
 from bilm.distributed.process import rank_numbers, share_cores
 from bilm.errors import CheckpointError, ConfigError, CorpusError, run_command
+from bilm.model.devices import AUTO, DEVICE_HELP, choose_device
+from bilm.model.precision import PRECISION_HELP, Precision, precision_context
 
 if TYPE_CHECKING:
     from bilm.corpus.reader import Corpus
@@ -42,6 +44,8 @@ class Options:
     unroll: int
     max_words: int | None
     json: bool
+    device: str
+    precision: Precision
 
 
 def main() -> int:
@@ -80,6 +84,10 @@ def _parse() -> Options:
         help="evaluate a fixed subset of this many words, counting sentence ends (default: all)",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of text")
+    parser.add_argument("--device", default=AUTO, help=DEVICE_HELP)
+    parser.add_argument(
+        "--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP
+    )
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # from the launcher
     arguments = parser.parse_args()
     return Options(
@@ -90,6 +98,8 @@ def _parse() -> Options:
         unroll=arguments.unroll,
         max_words=arguments.max_words,
         json=arguments.json,
+        device=arguments.device,
+        precision=arguments.precision,
     )
 
 
@@ -100,13 +110,17 @@ def _evaluate(options: Options) -> Perplexity:
     from bilm.pretrained.model_directory import PretrainedBiLm
     from bilm.training.perplexity import loss_totals
 
+    device = choose_device(options.device)
     with join_ranks(TIMEOUT_SECONDS) as ranks:
+        if options.device == AUTO and ranks.world > 1:
+            device = ranks.device
         with ranks.fail_together():
             corpus = Corpus.open(options.corpus)
             source = PretrainedBiLm.open(options.model)
             _check_fit(source, corpus, options)
             text = _open_text(corpus, options, ranks, source.model.config.characters)
-            totals = loss_totals(source.model.to(ranks.device), text, ranks.device)
+            with precision_context(device, options.precision):
+                totals = loss_totals(source.model.to(device), text, device)
         totals = totals.sum_over_ranks(ranks)
     return totals.perplexity(text)
 

@@ -48,7 +48,7 @@ class Collector:
 
         Boundary tokens, the first and the last step of each row, are skipped.
         """
-        chosen = self._output.chosen(layers).numpy()  # (kept, time, rows, dim)
+        chosen = self._output.chosen(layers).cpu().numpy()  # (kept, time, rows, dim)
         columns = slice(direction * self._dim, (direction + 1) * self._dim)
         for row in range(chosen.shape[2]):
             num_words = self._num_words[row]

@@ -6,12 +6,12 @@ sentence longer than a batch is read in chunks with carried state, each directio
 the recurrence, and therefore the result, is the same.
 
 Memory, besides the model: the words and results of a window (`Limits.window_words`), the layers of
-a batch, and the table of encoded words. None of these grows with the number of sentences.
+a batch, and the table of encoded words; the last two are on the device. None of these grows with
+the number of sentences.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -28,6 +28,8 @@ from bilm.embedding.encoded_words import EncodedWords
 from bilm.embedding.output import ALL_WORD_LAYERS, FloatArray, Output
 from bilm.embedding.sentence_batches import length_batches, windows
 from bilm.model.bilstm import BiLstmState
+from bilm.model.devices import choose_device, copy_module_to, copy_to_device
+from bilm.model.precision import Precision, check_precision, precision_context
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD
 from bilm.text.tokenizers import require_tokenizer
@@ -68,25 +70,49 @@ class Embedder:
 
     Several threads may share an embedder, except for `state="carry"`, where the order of the calls
     determines the vectors.
+
+    Args:
+        pretrained: the model. If it is on another device, its weights are copied as they are now;
+            otherwise the embedder shares them.
+        limits: bounds of the memory.
+        device: such as "cpu" or "cuda:1"; by default, the accelerator if there is one, else the
+            CPU.
+        precision: "float32", "tf32" or "bfloat16" for matrix products. The LSTM states and the
+            results are float32.
     """
 
-    def __init__(self, pretrained: PretrainedBiLm, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        pretrained: PretrainedBiLm,
+        limits: Limits = DEFAULT_LIMITS,
+        device: str | torch.device | None = None,
+        precision: Precision = "float32",
+    ) -> None:
+        check_precision(precision)
         self.pretrained = pretrained
         self.limits = limits
+        self.device = choose_device(device)
+        self.precision: Precision = precision
         self._model = pretrained.model
-        # A copy that shares the weights, without dropout: the caller's model keeps its mode.
-        weights = {id(weight): weight for weight in self._model.bilstm.parameters()}
-        self._bilstm = copy.deepcopy(self._model.bilstm, weights).eval()
-        self._encoded_words = EncodedWords(pretrained, limits.cached_words)
+        # A copy without dropout: the caller's model keeps its mode.
+        self._bilstm = copy_module_to(self._model.bilstm, self.device).eval()
+        encoder = copy_module_to(self._model.encoder, self.device)
+        self._encoded_words = EncodedWords(pretrained, limits.cached_words, encoder, precision)
         self._carried: BiLstmState | None = None
 
     @classmethod
-    def from_pretrained(cls, directory: Path | str, limits: Limits = DEFAULT_LIMITS) -> Embedder:
+    def from_pretrained(
+        cls,
+        directory: Path | str,
+        limits: Limits = DEFAULT_LIMITS,
+        device: str | torch.device | None = None,
+        precision: Precision = "float32",
+    ) -> Embedder:
         """Read a run's best model, a model directory, or published files (directory or .zip).
 
         `PretrainedBiLm.open` describes them.
         """
-        return cls(PretrainedBiLm.open(directory), limits)
+        return cls(PretrainedBiLm.open(directory), limits, device, precision)
 
     @classmethod
     def from_published(
@@ -95,9 +121,12 @@ class Embedder:
         weights_hdf5: Path | str,
         vocabulary: Path | str | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        device: str | torch.device | None = None,
+        precision: Precision = "float32",
     ) -> Embedder:
         """Read published files. Only a model with word ids needs the vocabulary."""
-        return cls(PretrainedBiLm.from_published(options_json, weights_hdf5, vocabulary), limits)
+        pretrained = PretrainedBiLm.from_published(options_json, weights_hdf5, vocabulary)
+        return cls(pretrained, limits, device, precision)
 
     @property
     def num_layers(self) -> int:
@@ -132,7 +161,7 @@ class Embedder:
                 implementation. Sentence i is read by row i % batch_size, and the rows keep their
                 states from call to call.
             batch_size: the number of rows for "carry"; otherwise `Limits` determines the batches.
-            output: the form of the results: layers or a mix, words or pooled, the precision.
+            output: the form of the results: layers or a mix, words or pooled, the dtype.
         """
         self._check(state, batch_size, output)
         words = list(self._words_of(sentences))  # check all sentences before any state changes
@@ -189,7 +218,7 @@ class Embedder:
             lengths = [len(sentence) + 2 for sentence in window]
             for indices in length_batches(lengths, self.limits.batch_words):
                 batch = [_with_boundaries(window[i]) for i in indices]
-                start = self._model.zero_state(len(batch))
+                start = self._bilstm.zero_state(len(batch))
                 if state == "warm":
                     _, start = self._read(batch, start, None)
                 arrays, _ = self._read(batch, start, output)
@@ -201,7 +230,7 @@ class Embedder:
         self, sentences: list[Sequence[str]], batch_size: int, output: Output
     ) -> list[FloatArray]:
         """Read sentence i in row i, from the carried state, and carry the state after it."""
-        before = self._carried or self._model.zero_state(batch_size)
+        before = self._carried or self._bilstm.zero_state(batch_size)
         if before.cell.shape[2] != batch_size:
             raise ValueError(
                 f"batch_size is {batch_size}, but the carried state has {before.cell.shape[2]} "
@@ -237,11 +266,14 @@ class Embedder:
             rows = int((lengths > start).sum())  # rows that have not ended
             left = (lengths[:rows] - start).clamp(max=steps)
             inputs = self._inputs(batch[:rows], start, int(left[0]))
-            outputs, after = self._bilstm(inputs, state.rows(0, rows), left)
+            with precision_context(self.device, self.precision):
+                remaining = copy_to_device(left, self.device)
+                outputs, after = self._bilstm(inputs, state.rows(0, rows), remaining)
             state = BiLstmState.join_rows([after, state.rows(rows, len(batch))])
             if output is not None:
                 for direction, layers in enumerate(outputs):
-                    collector.add(direction, start, [inputs[direction], *layers])
+                    own = inputs[direction]
+                    collector.add(direction, start, [own, *(x.to(own.dtype) for x in layers)])
         return collector.results() if output is not None else [], state
 
     def _inputs(self, batch: list[list[str]], start: int, steps: int) -> tuple[Tensor, ...]:

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bilm.errors import CheckpointError
+from bilm.model.devices import copy_to_device
+from bilm.model.precision import Precision, precision_context
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.characters import char_ids
 
@@ -30,15 +32,25 @@ class EncodedWords:
     Args:
         pretrained: the model; its vocabulary is needed if it reads word ids.
         capacity: the number of words to keep.
+        encoder: the encoder of the model, or a copy of it on another device. The table is on its
+            device.
+        precision: the precision of the encoder's matrix products.
     """
 
-    def __init__(self, pretrained: PretrainedBiLm, capacity: int) -> None:
+    def __init__(
+        self,
+        pretrained: PretrainedBiLm,
+        capacity: int,
+        encoder: nn.Module | None = None,
+        precision: Precision = "float32",
+    ) -> None:
         if pretrained.model.config.characters is None and pretrained.vocabulary is None:
             raise CheckpointError("this model reads word ids, so its vocabulary file is needed")
         self.capacity = capacity
         self.num_encoded = 0  # words that the encoder has computed so far
         self._pretrained = pretrained
-        self._encoder = pretrained.model.encoder
+        self._encoder = pretrained.model.encoder if encoder is None else encoder
+        self._precision: Precision = precision
         self._weights = _fingerprint(self._encoder)
         self._lock = threading.Lock()
         self._clear()
@@ -47,9 +59,9 @@ class EncodedWords:
         """Return the number of words in the table."""
         return len(self._slots)
 
-    def __reduce__(self) -> tuple[type[EncodedWords], tuple[PretrainedBiLm, int]]:
+    def __reduce__(self) -> tuple[type[EncodedWords], tuple[object, ...]]:
         """Copy or pickle without the table and the lock."""
-        return EncodedWords, (self._pretrained, self.capacity)
+        return EncodedWords, (self._pretrained, self.capacity, self._encoder, self._precision)
 
     @torch.inference_mode()
     def add(self, words: Iterable[str]) -> None:
@@ -66,8 +78,8 @@ class EncodedWords:
         dim), because the LSTMs read time first.
         """
         with self._lock:  # also while gathering: another thread may move rows of the table
-            slots = torch.from_numpy(self._slots_of(words)).view(-1, rows, steps)
-            return F.embedding(slots.transpose(1, 2), self._table)
+            slots = torch.from_numpy(self._slots_of(words)).view(-1, rows, steps).transpose(1, 2)
+            return F.embedding(copy_to_device(slots, self._table.device), self._table)
 
     def _clear(self) -> None:
         self._slots: dict[str, int] = {}  # row of each word, in the order of the rows
@@ -93,7 +105,10 @@ class EncodedWords:
     def _encode(self, words: list[str]) -> None:
         for start in range(0, len(words), MAX_WORDS_PER_CALL):
             part = words[start : start + MAX_WORDS_PER_CALL]
-            vectors = self._encoder(self._encoder_input(part))
+            weight = next(self._encoder.parameters())
+            inputs = copy_to_device(self._encoder_input(part), weight.device)
+            with precision_context(weight.device, self._precision):
+                vectors = self._encoder(inputs).to(weight.dtype)
             first = len(self._slots)
             self._grow(first + len(part), vectors)
             self._table[first : first + len(part)] = vectors
@@ -133,7 +148,9 @@ class EncodedWords:
         needed = int((self._last_used[:size] == self._num_requests).sum())
         kept = np.sort(by_age[: max(keep, needed)])
         names = list(self._slots)
-        self._table[: len(kept)] = self._table[torch.from_numpy(kept)]
+        self._table[: len(kept)] = self._table[
+            copy_to_device(torch.from_numpy(kept), self._table.device)
+        ]
         self._last_used[: len(kept)] = self._last_used[kept]
         self._slots = {names[old]: slot for slot, old in enumerate(kept.tolist())}
 

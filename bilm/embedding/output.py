@@ -1,4 +1,4 @@
-"""The form of the embedder's results: layers, pooling and precision.
+"""The form of the embedder's results: layers, pooling and dtype.
 
 These three choices are independent. Each sentence has one array, with D = directions x dim:
 
@@ -30,7 +30,7 @@ Layers = Literal["all", "average", "top"]
 
 Pool = Literal["none", "mean", "max", "mean_max"]
 
-Precision = Literal["float32", "float16"]
+OutputDtype = Literal["float32", "float16"]
 
 FloatArray = npt.NDArray[Any]  # float32 or float16, as `Output.dtype` states
 
@@ -49,7 +49,7 @@ class Output:
 
     layers: Layers | Sequence[float] = "all"
     pool: Pool = "none"
-    dtype: Precision = "float32"
+    dtype: OutputDtype = "float32"
 
     def __post_init__(self) -> None:
         if isinstance(self.layers, str) and self.layers not in get_args(Layers):
@@ -64,8 +64,8 @@ class Output:
             object.__setattr__(self, "layers", weights)
         if self.pool not in get_args(Pool):
             raise ValueError(f"pool is {self.pool!r}; it must be one of {get_args(Pool)}")
-        if self.dtype not in get_args(Precision):
-            raise ValueError(f"dtype is {self.dtype!r}; it must be one of {get_args(Precision)}")
+        if self.dtype not in get_args(OutputDtype):
+            raise ValueError(f"dtype is {self.dtype!r}; it must be one of {get_args(OutputDtype)}")
 
     def check(self, num_layers: int) -> None:
         """Reject a mix whose number of weights is not `num_layers` (with the token encoder)."""

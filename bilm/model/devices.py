@@ -5,21 +5,26 @@ This module imports PyTorch only when it is needed, so that commands can check t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+import os
+from typing import TYPE_CHECKING, TypeVar
 
 from bilm.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
 
-AUTO = "auto"  # the accelerator if there is one, else the CPU
+    Module = TypeVar("Module", bound=torch.nn.Module)
+
+AUTO = "auto"
+DEVICE_HELP = "device to run on, such as cpu, cuda or cuda:1 (default: the GPU if there is one)"
 
 
 def choose_device(device: str | torch.device | None = None) -> torch.device:
     """Return the device with this name, such as "cpu", "cuda" or "cuda:1".
 
-    "auto" and None mean the accelerator if there is one, else the CPU. A device that this machine
-    does not have raises `ConfigError`.
+    "auto" and None mean the accelerator if there is one, else the CPU; with `DS_ACCELERATOR=cpu` in
+    the environment, the CPU. A device that this machine does not have raises `ConfigError`.
     """
     import torch
 
@@ -27,6 +32,8 @@ def choose_device(device: str | torch.device | None = None) -> torch.device:
     if not torch.accelerator.is_available():
         accelerator = None
     if device is None or device == AUTO:
+        if os.environ.get("DS_ACCELERATOR") == "cpu":
+            return torch.device("cpu")
         return torch.device("cpu") if accelerator is None else torch.device(accelerator.type)
     try:
         chosen = torch.device(device)
@@ -49,13 +56,24 @@ def choose_device(device: str | torch.device | None = None) -> torch.device:
 def copy_to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Return a copy of a host tensor on `device`, or the tensor itself if that is the CPU.
 
-    The host does not wait for the copy if the device supports pinned memory, so the caller must not
-    change the tensor afterwards.
+    The host does not wait for the copy, so the caller must not change the tensor afterwards. For
+    CUDA, the tensor is first copied to pinned memory, without which the host would wait.
     """
-    import torch
-
     if device.type == "cpu":
         return tensor
-    if torch.cuda.is_available() and not tensor.is_pinned():
+    if device.type == "cuda":
         tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
+    # On MPS, such a copy may read memory that has been freed.
+    return tensor.to(device, non_blocking=device.type != "mps")
+
+
+def copy_module_to(module: Module, device: torch.device) -> Module:
+    """Return a copy of a module on `device`, which shares the weights that are there already."""
+    from torch import nn
+
+    weights = {}
+    for weight in module.parameters():
+        moved = weight.to(device)
+        is_shared = moved is weight
+        weights[id(weight)] = weight if is_shared else nn.Parameter(moved.detach(), False)
+    return copy.deepcopy(module, weights)

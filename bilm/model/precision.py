@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 Precision = Literal["float32", "tf32", "bfloat16"]
+PRECISION_HELP = "precision of matrix products; tf32 is for CUDA devices (default: float32)"
 
 _tf32_lock = threading.RLock()  # PyTorch's TF32 settings are those of the whole process
 

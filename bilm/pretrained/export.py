@@ -53,7 +53,7 @@ def _check_free(directory: Path, overwrite: bool) -> None:
 def _check_equal(written: BiLm, read: BiLm, directory: Path) -> None:
     expected, actual = dict(written.named_parameters()), dict(read.named_parameters())
     if expected.keys() != actual.keys() or not all(
-        torch.equal(expected[name], actual[name]) for name in expected
+        torch.equal(expected[name].cpu(), actual[name]) for name in expected
     ):
         raise CheckpointError(
             f"verification failed: the weights read back from {directory} differ from those written"

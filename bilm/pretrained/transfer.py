@@ -57,7 +57,8 @@ def _copy_rows(model: BiLm, vocabulary: Vocabulary, source: PretrainedBiLm) -> N
     source_weights = dict(source.model.named_parameters())
     for name, parameter in model.named_parameters():
         if name in _word_tables(model) and name in source_weights:
-            parameter[target_rows] = source_weights[name][source_rows]
+            rows = source_weights[name][source_rows].to(parameter.device)
+            parameter[target_rows.to(parameter.device)] = rows
     logger.info(
         "init_from: %s of %s words keep their softmax rows",
         f"{len(words):,}",
