@@ -28,7 +28,8 @@ NOTES = """\
   except while another implementation runs. Setting any `MALLOC_` environment variable turns this
   off.
 - Without a C compiler and with `BILM_KERNELS=torch`, everything runs in plain PyTorch and computes
-  the same numbers. On a GPU, the Triton kernels are used if Triton is installed. These measurements were made without a GPU and do not apply to one.
+  the same numbers. On a GPU, the Triton kernels are used if Triton is installed. These measurements
+  were made without a GPU and do not apply to one.
 - For comparison: on two such cores, the original TensorFlow program takes 17 s for a step of 128 x
   20 words at the size of configs/small.json with 50,000 words, and 63 s at the size of
   configs/big.json."""

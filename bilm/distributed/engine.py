@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from bilm.distributed.ranks import Ranks
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm
+from bilm.model.precision import precision_context
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,6 @@ class EngineSettings:
     deepspeed: dict[str, Any]  # DeepSpeed's own configuration
     stage: int  # of ZeRO
     max_gradient_norm: float | None
-    dtype: torch.dtype  # of matrix products
     state_names: tuple[str, ...]  # tensors of the weight's shape in the optimizer's state
 
 
@@ -56,7 +56,6 @@ class Engine:
         self.is_partitioned = settings.stage > 0
         self._ranks = ranks
         self._max_norm = settings.max_gradient_norm
-        self._dtype = settings.dtype
         self._state_names = settings.state_names
         # DeepSpeed would spend minutes at the first start compiling its shared-memory collectives;
         # if it is killed meanwhile, it leaves a lock on which every later start hangs.
@@ -71,19 +70,16 @@ class Engine:
         )
         self._allocate_state()
 
-    def autocast(self) -> AbstractContextManager[None]:
-        """Compute matrix products in the configured precision within this context."""
-        return torch.autocast(
-            self._ranks.device.type, self._dtype, enabled=self._dtype != torch.float32
-        )
-
     def __call__(self, *inputs: Any) -> Any:
         """Run the model's forward pass."""
         return self._deepspeed(*inputs)
 
     def backward(self, objective: Tensor) -> None:
         """Add the gradient of one micro-batch; the last one of a step averages over ranks."""
-        self._deepspeed.backward(objective)
+        # Autocast has determined the dtypes in forward; only the use of TF32 is still open.
+        is_tf32 = self.model.training_precision == "tf32"
+        with precision_context(self._ranks.device, "tf32" if is_tf32 else "float32"):
+            self._deepspeed.backward(objective)
 
     def next_micro_batch(self) -> None:
         """Advance to the next micro-batch of the same step; nothing is updated."""

@@ -18,6 +18,7 @@ from bilm.kernels.dropout import DropoutSeed, active_seed, dropout
 from bilm.model.bilstm import BiLstm, BiLstmState
 from bilm.model.config import ModelConfig
 from bilm.model.negatives import Negatives, draw_negatives
+from bilm.model.precision import Precision, precision_context
 from bilm.model.softmax import VocabularySoftmax
 from bilm.model.token_encoder import TokenEncoder, WordEmbedding
 
@@ -35,6 +36,7 @@ class BiLm(nn.Module):
         super().__init__()
         self.config = config
         self.vocabulary_size = vocabulary_size
+        self.training_precision: Precision = "float32"  # evaluation is always in float32
         dim = config.lstm.projection_dim
         self.encoder: TokenEncoder | WordEmbedding
         if config.characters is not None:
@@ -116,10 +118,13 @@ class BiLm(nn.Module):
             raise ValueError("this model has no softmax, so it cannot compute a loss")
         rate, num_layers = self.config.dropout, self.config.lstm.num_layers
         seed = active_seed(self.training, rate, dropout_seed)
-        layers, next_state = self.layers(words, inverse, state, dropout_seed=seed)
-        tops = [dropout(x[-1], rate, seed, num_layers, d) for d, x in enumerate(layers)]
-        hidden = torch.stack([top.flatten(0, 1) for top in tops])  # (directions, time * rows, dim)
-        losses = self.softmax(hidden, targets.transpose(1, 2).flatten(1), negatives)
+        # Entered here, because DeepSpeed switches off an autocast outside of forward.
+        precision = self.training_precision if self.training else "float32"
+        with precision_context(self.softmax.bias.device, precision):
+            layers, next_state = self.layers(words, inverse, state, dropout_seed=seed)
+            tops = [dropout(x[-1], rate, seed, num_layers, d) for d, x in enumerate(layers)]
+            hidden = torch.stack([top.flatten(0, 1) for top in tops])  # (directions, words, dim)
+            losses = self.softmax(hidden, targets.transpose(1, 2).flatten(1), negatives)
         return losses.sum(dim=1), next_state
 
     def draw_negatives(self, seed: tuple[int, ...]) -> list[Negatives] | None:

@@ -22,6 +22,7 @@ from bilm.errors import ConfigError
 from bilm.files.sections import PositiveInt, Section, parse_section
 from bilm.files.strict_json import parse_json, read_json
 from bilm.model.config import ModelConfig
+from bilm.model.precision import Precision
 from bilm.training.shipped_configs import find_config
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
@@ -142,8 +143,10 @@ class TrainConfig(Section):
         description="start from the weights of a run, a model directory, or a directory with "
         "options.json and weights.hdf5; words in both vocabularies keep their softmax rows",
     )
-    precision: Literal["float32", "bfloat16"] = Field(
-        "float32", description="data type of matrix products; weights, cells and sums stay float32"
+    precision: Precision = Field(
+        "float32",
+        description="of matrix products in training; tf32 has an effect on CUDA devices only; "
+        "weights, states, losses and the optimizer are float32 in any case",
     )
     optimizer: OptimizerConfig = OptimizerConfig()
     max_gradient_norm: Annotated[float, Field(gt=0)] | None = Field(

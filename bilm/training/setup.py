@@ -48,8 +48,6 @@ from bilm.training.train import TrainResult
 
 logger = logging.getLogger(__name__)
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
 
 def run_to_end(
     config: Config,
@@ -195,6 +193,7 @@ def build_model(
     """Return the model, with its weights set on rank 0; DeepSpeed broadcasts them."""
     torch.manual_seed(config.train.seed)
     model = BiLm(config.model, corpus.vocabulary_size)
+    model.training_precision = config.train.precision
     with ranks.fail_together():
         if checkpoint is not None:
             with torch.no_grad():
@@ -211,7 +210,6 @@ def build_engine(config: Config, model: BiLm, ranks: Ranks) -> Engine:
         deepspeed=deepspeed_settings(config),
         stage=config.deepspeed.zero_optimization.stage,
         max_gradient_norm=config.train.max_gradient_norm,
-        dtype=_DTYPES[config.train.precision],
         state_names=STATE_NAMES[config.train.optimizer.name],
     )
     return Engine(ranks, model, build_optimizer(config.train.optimizer, model), settings)

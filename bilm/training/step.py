@@ -101,8 +101,7 @@ def _accumulate_gradients(parts: RunParts, state: RunState, batches: list[Batch]
         first = batch.micro * rows
         before = state.lstm.rows(first, first + rows)
         dropout_seed = DropoutSeed(seed, step, ranks.rank * own_rows + first)
-        with engine.autocast():
-            losses, after = engine(*inputs, before, negatives, dropout_seed)
+        losses, after = engine(*inputs, before, negatives, dropout_seed)
         engine.backward(training_objective(losses, rows))
         if batch is not batches[-1]:
             engine.next_micro_batch()
