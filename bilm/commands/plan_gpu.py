@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bilm.commands.plan import Plan, RanksPlan
 from bilm.errors import ConfigError
+from bilm.model.precision import Precision
 from bilm.training.gpu_plan import (
     BANDWIDTH_SHARE,
     LAUNCH_SECONDS,
@@ -12,7 +13,7 @@ from bilm.training.gpu_plan import (
     GpuEstimate,
     estimate,
 )
-from bilm.training.gpus import GPUS, PRECISIONS, Gpu, Precision
+from bilm.training.gpus import GPUS, PRECISIONS, Gpu
 from bilm.training.memory import ModelSize
 
 MAX_LINKED_RANKS = 8  # GPUs of one machine; the network between machines is not in the table

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bilm.model.precision import Precision
 from bilm.training.config import Config
-from bilm.training.gpus import Gpu, Precision
+from bilm.training.gpus import Gpu
 from bilm.training.memory import (
     FLOAT32_BYTES,
     GAPS,

@@ -8,10 +8,11 @@ that. Link speeds are for both directions together, as in the documents.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
-Precision = Literal["float32", "tf32", "bfloat16"]
-PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
+from bilm.model.precision import Precision
+
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from bilm.model.precision import Precision
 from bilm.training.config import load_config
 from bilm.training.gpu_plan import PRODUCT_SHARE, GpuEstimate, estimate
-from bilm.training.gpus import GPUS, PRECISIONS, Precision
+from bilm.training.gpus import GPUS, PRECISIONS
 from bilm.training.memory import ModelSize
 from tests.conftest import ROOT
 
