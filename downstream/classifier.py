@@ -15,6 +15,7 @@ import numpy.typing as npt
 from bilm.embedding.embedder import Embedder
 from bilm.embedding.sentence_batches import windows
 from bilm.errors import CheckpointError, CorpusError
+from bilm.model.precision import Precision
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import (
@@ -44,7 +45,7 @@ class TextClassifier:
     ) -> None:
         self.description = description
         self.classes = description.classes
-        self._model = model.eval()
+        self._model = model.to(embedder.device).eval()
         self._embedder = embedder
         self._vectors = vectors
 
@@ -55,6 +56,8 @@ class TextClassifier:
         *,
         model: Path | str | None = None,
         vectors: Path | str | None = None,
+        device: str | None = None,
+        precision: Precision = "float32",
     ) -> TextClassifier:
         """Read a classifier.
 
@@ -62,6 +65,9 @@ class TextClassifier:
             directory: a report of `downstream.classify`.
             model: the path of the biLM, if it has moved.
             vectors: the path of the word vectors, if they have moved.
+            device: such as "cpu" or "cuda:1"; by default, the accelerator if there is one, else the
+                CPU. It need not be the device that the classifier was trained on.
+            precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
         """
         directory = Path(directory)
         description = Description.read(directory)
@@ -70,7 +76,8 @@ class TextClassifier:
             raise CheckpointError(
                 f"the biLM of {directory} is not at {bilm_path}; pass its path (--model)"
             )
-        embedder = Embedder(PretrainedBiLm.open(bilm_path))
+        pretrained = PretrainedBiLm.open(bilm_path)
+        embedder = Embedder(pretrained, device=device, precision=precision)
         description.bilm.check("biLM", bilm_path, model_digest(embedder.pretrained))
         table = None
         if description.vectors is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bilm.errors import run_command
 from bilm.extras import TRAINING, require
+from bilm.model.devices import choose_device
 from downstream.settings.flags import parse, read_settings, set_up
 from downstream.settings.sections import Settings
 
@@ -37,6 +38,7 @@ def classify(settings: Settings, progress: bool | None = None) -> str:
     from downstream.training.experiment import run
 
     check_free(Path(settings.output), FORMAT, settings.overwrite)
+    choose_device(settings.device)  # reject a device that does not exist
     task = read_task(settings)
     model, finetuned = Path(settings.model), None
     if settings.finetune.enabled:

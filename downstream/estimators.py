@@ -21,6 +21,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from bilm.errors import CorpusError
 from bilm.files.sections import parse_section
+from bilm.model.devices import copy_module_to
+from bilm.model.precision import Precision
 from downstream.features.batches import Examples, FeatureShape, Ids, PooledSource, Subset
 from downstream.features.text_estimator import TextEstimator
 from downstream.features.texts_to_layers import poolings_of
@@ -57,6 +59,8 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             `downstream.classify`, each layer is pooled first, then mixed.
         max_words: longer texts are truncated.
         tokenizer: "whitespace" or "moses", for a model that does not record its tokenizer.
+        device: such as "cpu" or "cuda:1"; by default, the GPU if there is one, else the CPU.
+        precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
     """
 
     def __init__(
@@ -67,12 +71,16 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         pooling: str = "mean",
         max_words: int = DEFAULT_MAX_WORDS,
         tokenizer: str | None = None,
+        device: str | None = None,
+        precision: Precision = "float32",
     ) -> None:
         self.model = model
         self.mix = mix
         self.pooling = pooling
         self.max_words = max_words
         self.tokenizer = tokenizer
+        self.device = device
+        self.precision = precision
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -121,6 +129,8 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         patience: stop after this many epochs without improvement.
         max_words: longer texts are truncated.
         tokenizer: "whitespace" or "moses", for a model that does not record its tokenizer.
+        device: such as "cpu" or "cuda:1"; by default, the GPU if there is one, else the CPU.
+        precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
         random_state: determines initial weights, batch order, dropout and the validation texts.
 
     Attributes after `fit`: `classes_`, `head_`, `history_` (per epoch), `mix_shares_` (of each
@@ -144,6 +154,8 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         patience: int = _DEFAULTS.train.patience,
         max_words: int = DEFAULT_MAX_WORDS,
         tokenizer: str | None = None,
+        device: str | None = None,
+        precision: Precision = "float32",
         random_state: int | np.random.RandomState | None = _DEFAULTS.train.seed,
     ) -> None:
         self.model = model
@@ -160,6 +172,8 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         self.patience = patience
         self.max_words = max_words
         self.tokenizer = tokenizer
+        self.device = device
+        self.precision = precision
         self.random_state = random_state
 
     def fit(self, X: Texts, y: Labels) -> Self:
@@ -171,7 +185,9 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         train, validation = self._split(labels, seed)
         settings = self._settings(seed)
         source = PooledSource(self._read(texts, embedder), self.pooling)
-        with torch.random.fork_rng(devices=[]):
+        device = embedder.device
+        devices = [] if device.type == "cpu" else [torch.empty(0, device=device).get_device()]
+        with torch.random.fork_rng(devices, device_type=device.type):
             torch.manual_seed(seed)
             self.head_ = TextModel(
                 MixKind.parse(self.mix),
@@ -184,7 +200,7 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
                 ),
                 num_classes=len(self.classes_),
                 seed=seed,
-            )
+            ).to(device)
             self.history_ = fit(
                 self.head_,
                 Examples(Subset(source, train), labels[train]),
@@ -192,7 +208,7 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
                 settings,
                 seed,
             )
-        self.head_.eval()
+        self.head_.cpu().eval()  # a fitted estimator can be pickled and used on any machine
         self.n_iter_ = len(self.history_.train_loss)
         self.mix_shares_ = self.head_.shares().get("input")
         self._remember_model()
@@ -203,7 +219,7 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         embedder = self._fitted_model()
         texts = self._check_texts(X, reset=False)
         source = PooledSource(self._read(texts, embedder), self.pooling)
-        return predict_probabilities(self.head_, source)
+        return predict_probabilities(copy_module_to(self.head_, embedder.device), source)
 
     def predict(self, X: Texts) -> npt.NDArray[Any]:
         """Return the most probable class of each text."""

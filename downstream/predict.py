@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, get_args
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, OutputError, run_command
 from bilm.files.writing import atomic_file, disk_full_message, is_disk_full
+from bilm.model.devices import AUTO, DEVICE_HELP
+from bilm.model.precision import PRECISION_HELP, Precision
 from downstream.reports.pages import check_writable
 from downstream.settings.flags import names
 from downstream.settings.sections import Format
@@ -46,7 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     from downstream.classifier import TextClassifier
 
     classifier = TextClassifier.from_pretrained(
-        arguments.classifier, model=arguments.model, vectors=arguments.vectors
+        arguments.classifier,
+        model=arguments.model,
+        vectors=arguments.vectors,
+        device=arguments.device,
+        precision=arguments.precision,
     )
     _write(arguments.output, classifier.classes, classifier.predict_proba(texts, progress=None))
     return 0
@@ -79,6 +85,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add("--model", type=Path, help="path of the biLM (default: the recorded one)")
     add("--vectors", type=Path, help="path of the word vectors (default: the recorded one)")
+    add("--device", default=AUTO, help=DEVICE_HELP)
+    add("--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP)
     return parser.parse_args(argv)
 
 

@@ -68,12 +68,12 @@ def copy_to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def copy_module_to(module: Module, device: torch.device) -> Module:
-    """Return a copy of a module on `device`, which shares the weights that are there already."""
+    """Return a copy of a module on `device`, for inference; tensors of that device are shared."""
     from torch import nn
 
-    weights = {}
+    copies = {id(buffer): buffer.to(device) for buffer in module.buffers()}
     for weight in module.parameters():
         moved = weight.to(device)
         is_shared = moved is weight
-        weights[id(weight)] = weight if is_shared else nn.Parameter(moved.detach(), False)
-    return copy.deepcopy(module, weights)
+        copies[id(weight)] = weight if is_shared else nn.Parameter(moved.detach(), False)
+    return copy.deepcopy(module, copies)

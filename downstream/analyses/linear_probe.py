@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bilm.errors import ConfigError, CorpusError
+from bilm.model.devices import AUTO
+from bilm.model.precision import Precision
 from downstream.reports.pages import layer_name
 from downstream.tasks.scores import Scores, score
 from downstream.texts.conllu import TaggedSentence, read_conllu
@@ -49,6 +51,8 @@ class ProbeOptions:
     seed: int = 0
     strength: float = 1.0
     progress: bool | None = None
+    device: str = AUTO
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -95,7 +99,8 @@ def probe(options: ProbeOptions) -> ProbeResult:
             "needs at least two. Choose another column with --tags"
         )
     frequent = np.array([ids[tag] for tag in most_frequent_tags(train, test)])
-    embedder = Embedder(PretrainedBiLm.open(options.model))
+    pretrained = PretrainedBiLm.open(options.model)
+    embedder = Embedder(pretrained, device=options.device, precision=options.precision)
     vectors, test_vectors = (
         word_vectors(embedder, part, options.progress) for part in (train, test)
     )

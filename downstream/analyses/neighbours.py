@@ -15,11 +15,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
 from bilm.extras import require
+from bilm.model.devices import AUTO, DEVICE_HELP
+from bilm.model.precision import PRECISION_HELP, Precision
 from downstream.analyses.occurrences import (
     NEIGHBOURS_COMPARED,
     Occurrence,
@@ -62,6 +64,8 @@ class NeighbourOptions:
     label_column: str | None = None
     text_columns: str = "text"
     tokenized: bool = False
+    device: str = AUTO
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         for flag in ("neighbours", "queries", "max_occurrences"):
@@ -139,6 +143,10 @@ def _parse(argv: Sequence[str] | None) -> NeighbourOptions:
     parser.add_argument(
         "--tokenized", action="store_true", help="the text is tokenized; split it at spaces"
     )
+    parser.add_argument("--device", default=AUTO, help=DEVICE_HELP)
+    parser.add_argument(
+        "--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP
+    )
     return NeighbourOptions(**vars(parser.parse_args(argv)))
 
 
@@ -147,7 +155,8 @@ def neighbours(options: NeighbourOptions) -> NeighbourResult:
     from bilm.embedding.embedder import Embedder
     from bilm.pretrained.model_directory import PretrainedBiLm
 
-    embedder = Embedder(PretrainedBiLm.open(options.model))
+    pretrained = PretrainedBiLm.open(options.model)
+    embedder = Embedder(pretrained, device=options.device, precision=options.precision)
     tokenizer = _tokenizer(embedder, options)
     occurrences = find_occurrences(
         _sentences(options), options.word, tokenizer, options.max_occurrences

@@ -14,11 +14,13 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bilm.distributed.process import share_cores
 from bilm.errors import run_command
 from bilm.extras import require
+from bilm.model.devices import AUTO, DEVICE_HELP
+from bilm.model.precision import PRECISION_HELP, Precision
 from downstream.analyses.linear_probe import BY_WORD, ProbeOptions, ProbeResult, probe
 from downstream.reports.pages import (
     Page,
@@ -85,6 +87,10 @@ def _parse(argv: Sequence[str] | None) -> ProbeOptions:
         "--progress",
         action=argparse.BooleanOptionalAction,
         help="show progress bars on stderr (default: if stderr is a terminal)",
+    )
+    parser.add_argument("--device", default=AUTO, help=DEVICE_HELP)
+    parser.add_argument(
+        "--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP
     )
     return ProbeOptions(**vars(parser.parse_args(argv)))
 

@@ -24,7 +24,7 @@ from downstream.training.experiment import check_heads, run
 def check_untrained(chosen: BaselineSettings) -> None:
     """Reject a model that cannot be opened, and mixes that it does not have."""
     settings = _settings(chosen)
-    embedder = Embedder(PretrainedBiLm.open(Path(settings.model)))
+    embedder = Embedder(PretrainedBiLm.open(Path(settings.model)), device=settings.device)
     check_heads(settings, embedder.num_layers, embedder.dim)
 
 

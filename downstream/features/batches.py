@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bilm.model.devices import copy_to_device
 from downstream.features.mapped_rows import MappedRows
 from downstream.features.store import Store
 from downstream.features.texts_to_layers import WordLayers, pool_words, poolings_of
@@ -41,11 +42,20 @@ class Batch:
     """Layers (layers, texts, words, dim), word vectors (texts, words, width), and a mask.
 
     `mask` (texts, words) marks words, as opposed to padding; it is None if there is no padding.
+    Sources return batches in host memory, with layers of the type of the source.
     """
 
     layers: Tensor
     vectors: Tensor | None
     mask: Tensor | None
+
+    def to(self, device: torch.device) -> Batch:
+        """Return the batch on `device`, with float32 layers; they are copied as they are stored."""
+        vectors, mask = (
+            None if tensor is None else copy_to_device(tensor, device)
+            for tensor in (self.vectors, self.mask)
+        )
+        return Batch(copy_to_device(self.layers, device).float(), vectors, mask)
 
 
 class Source(Protocol):
@@ -187,7 +197,7 @@ def word_batch(layers: Sequence[npt.NDArray[Any]], vectors: Sequence[Table] | No
         beside = np.zeros((*mask.shape, vectors[0].shape[1]), dtype=np.float32)
         beside[mask] = np.concatenate(vectors)
     return Batch(
-        torch.from_numpy(padded).permute(2, 0, 1, 3).float(),  # (layers, texts, words, dim)
+        torch.from_numpy(padded).permute(2, 0, 1, 3),  # (layers, texts, words, dim)
         None if beside is None else torch.from_numpy(beside),
         torch.from_numpy(mask),
     )

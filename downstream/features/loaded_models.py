@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bilm.embedding.embedder import Embedder
+from bilm.model.precision import Precision
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 
@@ -30,12 +31,14 @@ class _ModelState(NamedTuple):
     files: tuple[_FileState, ...]
 
 
-def embedder_at(path: Path | str) -> Embedder:
+def embedder_at(
+    path: Path | str, device: str | None = None, precision: Precision = "float32"
+) -> Embedder:
     """Return the embedder of a run (its best model), a model directory or published files.
 
     The model is loaded again if one of its files has changed.
     """
-    return _load(_state_of(path))
+    return _load(_state_of(path), device, precision)
 
 
 def digest_at(path: Path | str) -> str:
@@ -52,10 +55,15 @@ def _state_of(path: Path | str) -> _ModelState:
 
 
 @lru_cache(maxsize=MAX_LOADED_MODELS)
-def _load(state: _ModelState) -> Embedder:
-    return Embedder(PretrainedBiLm.open(state.directory))
+def _open(state: _ModelState) -> PretrainedBiLm:
+    return PretrainedBiLm.open(state.directory)
+
+
+@lru_cache(maxsize=MAX_LOADED_MODELS)
+def _load(state: _ModelState, device: str | None, precision: Precision) -> Embedder:
+    return Embedder(_open(state), device=device, precision=precision)
 
 
 @lru_cache(maxsize=MAX_LOADED_MODELS)
 def _digest(state: _ModelState) -> str:
-    return model_digest(_load(state).pretrained)
+    return model_digest(_open(state))

@@ -16,6 +16,7 @@ from bilm.errors import CheckpointError
 from bilm.files.reading import sha256_of
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
+from bilm.model.precision import Precision
 from bilm.pretrained.digests import model_digest
 from downstream.features.texts_to_layers import TextReading
 from downstream.texts.labelled import digest_of
@@ -42,6 +43,7 @@ class StoreRecord(Section):
     texts: str
     tokenized: bool
     max_words: int
+    precision: Precision = "float32"
     num_texts: Annotated[int, Field(ge=0)]
     num_layers: Annotated[int, Field(ge=1)]
     dim: Annotated[int, Field(ge=1)]
@@ -57,15 +59,19 @@ class StoreKey:
     texts: str
     num_texts: int
     reading: TextReading
+    precision: Precision = "float32"  # of the biLM
 
     @classmethod
     def of(cls, embedder: Embedder, texts: Sequence[str], reading: TextReading) -> StoreKey:
         """Return the key of the representations of `texts`."""
-        return cls(model_digest(embedder.pretrained), digest_of(texts), len(texts), reading)
+        digest = model_digest(embedder.pretrained)
+        return cls(digest, digest_of(texts), len(texts), reading, embedder.precision)
 
     def directory(self, cache: Path, kind: Kind) -> Path:
         """Return the directory of a store below `cache`."""
         text = f"{self.texts} {self.reading.tokenized} {self.reading.max_words}"
+        if self.precision != "float32":
+            text += f" {self.precision}"
         return cache / f"{kind}-{self.model[:12]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
     def check(self, record: StoreRecord, directory: Path) -> None:
@@ -76,6 +82,7 @@ class StoreKey:
             "with a different num_texts": (record.num_texts, self.num_texts),
             "with a different --tokenized": (record.tokenized, self.reading.tokenized),
             "with a different --max-words": (record.max_words, self.reading.max_words),
+            "with a different --precision": (record.precision, self.precision),
         }
         for difference, (stored, expected) in comparisons.items():
             if stored != expected:

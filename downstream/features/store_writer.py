@@ -116,6 +116,7 @@ class _Writer:
             texts=key.texts,
             tokenized=key.reading.tokenized,
             max_words=key.reading.max_words,
+            precision=key.precision,
             num_texts=key.num_texts,
             num_layers=embedder.num_layers,
             dim=embedder.dim,

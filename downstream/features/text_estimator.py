@@ -11,6 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bilm.embedding.embedder import Embedder
+from bilm.model.precision import Precision
 from bilm.text.tokenizers import (
     NAMES,
     Tokenizer,
@@ -31,6 +32,8 @@ class TextEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     pooling: str
     max_words: int
     tokenizer: str | None
+    device: str | None
+    precision: Precision
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -54,7 +57,7 @@ class TextEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             )
         check_one_of("pooling", self.pooling, POOLED_HEADS)
         check_at_least("max_words", self.max_words, 1)
-        embedder = embedder_at(self.model)
+        embedder = embedder_at(self.model, self.device, self.precision)
         self._tokenizer(embedder)
         return embedder
 

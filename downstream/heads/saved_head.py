@@ -110,7 +110,7 @@ def make_model(description: Description) -> TextModel:
 
 def save_classifier(description: Description, model: TextModel, directory: Path) -> None:
     """Write the two files of a classifier into an existing directory."""
-    tensors = {key: value.contiguous() for key, value in model.state_dict().items()}
+    tensors = {key: value.cpu().contiguous() for key, value in model.state_dict().items()}
     save_tensors(tensors, directory / HEAD_FILE)
     tree = json.loads(description.model_dump_json())
     write_text(directory / CLASSIFIER_FILE, json.dumps(tree, indent=2) + "\n")

@@ -74,13 +74,13 @@ class TextModel(nn.Module):
         """Return the mean cross-entropy of the scores, without the penalty of the mixes."""
         return F.cross_entropy(scores, labels)
 
-    def count_correct(self, scores: Tensor, labels: Tensor) -> int:
-        """Return the number of texts whose highest score is that of their label."""
-        return int((scores.argmax(dim=1) == labels).sum())
+    def count_correct(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Return the number of texts whose highest score is that of their label, as a tensor."""
+        return (scores.argmax(dim=1) == labels).sum()
 
     def decode(self, scores: Tensor) -> Probabilities:
         """Return the probability of each class (texts, classes)."""
-        probabilities: Probabilities = scores.softmax(dim=1).numpy()
+        probabilities: Probabilities = scores.softmax(dim=1).cpu().numpy()
         return probabilities
 
     def evaluate(self, probabilities: Probabilities, labels: Ids) -> Evaluation:

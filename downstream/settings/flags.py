@@ -41,6 +41,8 @@ _FLAGS = (
     _Flag("--output", "output"),
     _Flag("--overwrite", "overwrite", None),
     _Flag("--cache", "cache"),
+    _Flag("--device", "device"),
+    _Flag("--precision", "precision"),
     _Flag("--validation", "data.validation"),
     _Flag("--validation-share", "data.validation_share", float),
     _Flag("--label-column", "data.label_column"),

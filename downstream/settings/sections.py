@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from bilm.errors import ConfigError
 from bilm.files.sections import Name, PositiveInt, Section, Share
 from bilm.text.tables import Format as Format
+from downstream.settings.compute import ComputeSettings
 from downstream.settings.mix_kinds import MIX_NAMES, MixKind
 
 HeadKind = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
@@ -29,7 +30,6 @@ DEFAULT_EPOCHS = {"pooled": 12, "words": 6}
 
 DEFAULT_MAX_WORDS = 400
 DEFAULT_VALIDATION_SHARE = 0.1
-
 MIN_STEPS_PER_EPOCH = 25
 MIN_BATCH_SIZE = 8
 
@@ -224,7 +224,7 @@ class HeadTraining(Section):
         return self.train.batch_size or batch_size_for(num_texts, usual)
 
 
-class BaselineSettings(Section):
+class BaselineSettings(ComputeSettings):
     """The settings of `downstream.baselines`: an experiment in which a biLM is optional."""
 
     model: Name | None = Field(None, description="a run, a model directory, or published files")

@@ -15,6 +15,7 @@ import torch
 
 from bilm.embedding.embedder import Embedder
 from bilm.errors import ConfigError
+from bilm.model.devices import choose_device
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import Examples, FeatureShape, Subset, make_source
@@ -152,7 +153,9 @@ def _representations(
     settings: Settings, task: Task, model_path: Path, progress: bool | None
 ) -> tuple[FileRecord, dict[str, Store]]:
     """Open the store of each file; the biLM is in memory only during this function."""
-    embedder = Embedder(PretrainedBiLm.open(model_path))
+    embedder = Embedder(
+        PretrainedBiLm.open(model_path), device=settings.device, precision=settings.precision
+    )
     check_heads(settings, embedder.num_layers, embedder.dim)
     stores = open_stores(
         settings.cache_dir,
@@ -226,7 +229,7 @@ def _train_one(
 ) -> TrainedHead:
     start = time.monotonic()
     torch.manual_seed(description.seed)
-    model = make_model(description)
+    model = make_model(description).to(choose_device(settings.device))
     history = fit(
         model,
         examples["train"],

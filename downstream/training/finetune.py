@@ -27,6 +27,7 @@ from bilm.errors import DIVERGED_EXIT_CODE, CheckpointError, ConfigError, Diverg
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import is_disk_full, write_text
+from bilm.model.devices import choose_device
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, require_tokenizer
@@ -70,7 +71,7 @@ def finetune(settings: Settings, task: Task) -> FineTuned:
             f"{settings.model} has no softmax or no vocabulary, so it cannot be trained as a "
             "language model; remove --finetune, or export the model with its softmax"
         )
-    embedder = Embedder(source)
+    embedder = Embedder(source, device="cpu")
     check_heads(settings, embedder.num_layers, embedder.dim)
     texts = [" ".join(text.split()) for text in task.texts("train")]
     place = settings.cache_dir.resolve() / f"finetuned-{_key(settings, source, texts)}"
@@ -112,7 +113,7 @@ def _train(
     corpus, run = place / "corpus", place / "run"
     if not corpus.exists():
         _build_corpus(place, settings, source, texts)
-    before = _perplexity(model, corpus)
+    before = _perplexity(settings, model, corpus)
     path = place / "config.json"
     config = {
         "model": source.model.config.model_dump(mode="json"),
@@ -128,8 +129,8 @@ def _train(
         "deepspeed": {"train_batch_size": settings.finetune.batch_size},
     }
     write_text(path, json.dumps(config, indent=2) + "\n")
-    _run("training", ["bilm.commands.pretrain", "--config", str(path)])
-    after = _perplexity(run / "best", corpus)
+    _run(settings, "training", ["bilm.commands.pretrain", "--config", str(path)])
+    after = _perplexity(settings, run / "best", corpus)
     result = _Result(perplexity_before=before, perplexity_after=after)
     write_text(place / _RESULT_FILE, result.model_dump_json() + "\n")
 
@@ -154,7 +155,7 @@ def _build_corpus(
         "--seed",
         str(settings.train.seed),
     ]
-    _run("building the corpus", command + _tokenizer_flags(settings, source, place))
+    _run(settings, "building the corpus", command + _tokenizer_flags(settings, source, place))
 
 
 def _tokenizer_flags(settings: Settings, source: PretrainedBiLm, place: Path) -> list[str]:
@@ -174,7 +175,7 @@ def _tokenizer_flags(settings: Settings, source: PretrainedBiLm, place: Path) ->
     return flags
 
 
-def _perplexity(model: Path, corpus: Path) -> float:
+def _perplexity(settings: Settings, model: Path, corpus: Path) -> float:
     command = [
         "bilm.commands.evaluate",
         "--json",
@@ -185,21 +186,24 @@ def _perplexity(model: Path, corpus: Path) -> float:
         "--rows",
         str(_EVALUATION_ROWS),
     ]
-    output = _run("measuring perplexity", command)
+    output = _run(settings, "measuring perplexity", command)
     # Libraries may print before the result, which is the last line.
     return float(json.loads(output.strip().splitlines()[-1])["perplexity"])
 
 
-def _run(stage: str, command: list[str]) -> str:
+def _run(settings: Settings, stage: str, command: list[str]) -> str:
     """Run a command, given by its module and flags; return its output.
 
     Its log goes to stderr. Pretraining and evaluation run as one rank and choose a free port.
     """
     logger.info("fine-tuning: %s", stage)
+    # The child finds the same packages as this process.
+    variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    if choose_device(settings.device).type == "cpu":
+        variables["DS_ACCELERATOR"] = "cpu"
     process = subprocess.run(
         [sys.executable, "-m", *command],
-        # The child finds the same packages as this process.
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         text=True,
         check=False,

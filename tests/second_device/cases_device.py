@@ -109,3 +109,27 @@ def test_sparse_gradients(device: str) -> None:
     assert counts.synchronizations == {"aten::_coalesce": 1}
     assert dense.indices().cpu().tolist() == [[2, 5]]
     assert dense.values().cpu()[0].tolist() == [2.0] * 4
+
+
+def test_running_statistics(device: str) -> None:
+    norm = torch.nn.BatchNorm1d(3, affine=False).to(device)
+    norm(torch.arange(12.0).view(4, 3).to(device))
+    assert norm.running_mean is not None
+    torch.testing.assert_close(norm.running_mean.cpu(), 0.1 * torch.tensor([4.5, 5.5, 6.5]))
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_recurrent_layers(device: str, kind: type[torch.nn.RNNBase]) -> None:
+    torch.manual_seed(0)
+    layer, inputs = kind(3, 4, batch_first=True), torch.randn(2, 5, 3)
+    expected = layer(inputs)[0]
+    expected.square().sum().backward()
+    grads = [parameter.grad.clone() for parameter in layer.parameters()]
+    layer.zero_grad()
+    outputs = layer.to(device)(inputs.to(device))[0]
+    outputs.square().sum().backward()
+    torch.testing.assert_close(outputs.cpu(), expected)
+    for parameter, grad in zip(layer.parameters(), grads, strict=True):
+        torch.testing.assert_close(parameter.grad.cpu(), grad)
+    with torch.inference_mode():
+        torch.testing.assert_close(layer(inputs.to(device))[0].cpu(), expected)

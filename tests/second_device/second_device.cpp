@@ -295,6 +295,45 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   return {on_device(grad_input), on_device(grad_weight), on_device(grad_bias)};
 }
 
+// The fallback copies arguments, and would lose the running statistics, which this operator changes.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> batch_norm(
+    const at::Tensor& input, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& mean,
+    const std::optional<at::Tensor>& variance, bool training, double momentum, double epsilon) {
+  count(operator_counts, "aten::native_batch_norm");
+  Uncounted uncounted;
+  const auto host = [](const std::optional<at::Tensor>& tensor) {
+    return tensor ? std::optional<at::Tensor>(on_host(*tensor)) : std::nullopt;
+  };
+  auto [output, saved_mean, saved_variance] =
+      at::native_batch_norm(on_host(input), host(weight), host(bias), host(mean), host(variance),
+                            training, momentum, epsilon);
+  return {on_device(output), on_device(saved_mean), on_device(saved_variance)};
+}
+
+// PyTorch calls these two cells on accelerators only. They are composed of differentiable operators.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(
+    const at::Tensor& from_input, const at::Tensor& from_hidden, const at::Tensor& cell,
+    const std::optional<at::Tensor>& input_bias, const std::optional<at::Tensor>& hidden_bias) {
+  auto gates = from_input + from_hidden;
+  if (input_bias && input_bias->defined()) gates = gates + *input_bias + *hidden_bias;
+  const auto parts = gates.chunk(4, 1);
+  const auto next = parts[1].sigmoid() * cell + parts[0].sigmoid() * parts[2].tanh();
+  return {parts[3].sigmoid() * next.tanh(), next, gates};
+}
+
+std::tuple<at::Tensor, at::Tensor> gru_cell(const at::Tensor& from_input,
+                                            const at::Tensor& from_hidden, const at::Tensor& hidden,
+                                            const std::optional<at::Tensor>& input_bias,
+                                            const std::optional<at::Tensor>& hidden_bias) {
+  const bool has_bias = input_bias && input_bias->defined();
+  const auto x = (has_bias ? from_input + *input_bias : from_input).chunk(3, 1);
+  const auto h = (has_bias ? from_hidden + *hidden_bias : from_hidden).chunk(3, 1);
+  const auto candidate = (x[2] + (x[0] + h[0]).sigmoid() * h[2]).tanh();
+  const auto next = (hidden - candidate) * (x[1] + h[1]).sigmoid() + candidate;
+  return {next, candidate};
+}
+
 }  // namespace
 
 // ---- Registration ------------------------------------------------------------------------------
@@ -321,6 +360,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("convolution_overrideable", &convolution);
   m.impl("convolution_backward_overrideable", &convolution_backward);
   m.impl("set_.source_Storage_storage_offset", &set_storage);
+  m.impl("native_batch_norm", &batch_norm);
+  m.impl("_thnn_fused_lstm_cell", &lstm_cell);
+  m.impl("_thnn_fused_gru_cell", &gru_cell);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("_thnn_fused_lstm_cell", &lstm_cell);
+  m.impl("_thnn_fused_gru_cell", &gru_cell);
 }
 
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
