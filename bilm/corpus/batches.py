@@ -18,9 +18,10 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,8 @@ from bilm.errors import ConfigError, CorpusError
 from bilm.files.mapping import Ids
 from bilm.text.characters import CharIds
 from bilm.text.vocabulary import IGNORED
+
+T = TypeVar("T")
 
 MAX_PREFETCH = DEALT_STEPS_KEPT // 2
 
@@ -122,6 +125,20 @@ class BatchStream:
     ) -> Generator[Batch, None, None]:
         """Yield the batches from step `start` up to `stop`, or endlessly, micro-batches in order.
 
+        See `read_as`.
+        """
+        return self.read_as(lambda batch: batch, start, stop, workers, prefetch)
+
+    def read_as(
+        self,
+        convert: Callable[[Batch], T],
+        start: int = 0,
+        stop: int | None = None,
+        workers: int = 0,
+        prefetch: int = 8,
+    ) -> Generator[T, None, None]:
+        """Yield the batches like `read`, each converted by the thread that computes it.
+
         `workers` threads compute up to `prefetch` batches ahead. An error is raised when its batch
         is requested. Closing the iterator stops the threads.
         """
@@ -135,7 +152,9 @@ class BatchStream:
         else:
             self._check_step(start)
         parts = ((step, micro) for step in steps for micro in range(self.accumulation))
-        return self._read_ahead(parts, workers, prefetch) if workers else self._read_here(parts)
+        if not workers:
+            return (convert(self.batch(*part)) for part in parts)
+        return _read_ahead(lambda part: convert(self.batch(*part)), parts, workers, prefetch)
 
     def locate(self, step: int, row: int) -> list[Place]:
         """Return the places in the corpus from which a row of the global batch is read."""
@@ -143,24 +162,6 @@ class BatchStream:
         if not 0 <= row < self.rows:
             raise IndexError(f"row is {row}; it must be in 0..{self.rows - 1}")
         return self._layout.places(step, row)
-
-    def _read_here(self, parts: Iterator[tuple[int, int]]) -> Generator[Batch, None, None]:
-        for step, micro in parts:
-            yield self.batch(step, micro)
-
-    def _read_ahead(
-        self, parts: Iterator[tuple[int, int]], workers: int, prefetch: int
-    ) -> Generator[Batch, None, None]:
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="bilm-batches")
-        pending: deque[Future[Batch]] = deque()
-        try:
-            pending.extend(pool.submit(self.batch, *p) for p in itertools.islice(parts, prefetch))
-            while pending:
-                batch = pending.popleft().result()
-                pending.extend(pool.submit(self.batch, *p) for p in itertools.islice(parts, 1))
-                yield batch
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
     def _distinct(self, inputs: Ids) -> tuple[Ids, Ids]:
         """Return the distinct words of `inputs`, and the index of each input among them.
@@ -192,3 +193,22 @@ class BatchStream:
                 f"the split {self.split!r} of {self.corpus.path} has no sentences, so it has no "
                 "batches; build the corpus with more text"
             )
+
+
+def _read_ahead(
+    make: Callable[[tuple[int, int]], T],
+    parts: Iterator[tuple[int, int]],
+    workers: int,
+    prefetch: int,
+) -> Generator[T, None, None]:
+    """Yield `make(part)` for all parts; threads compute up to `prefetch` of them ahead."""
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="bilm-batches")
+    pending: deque[Future[T]] = deque()
+    try:
+        pending.extend(pool.submit(make, p) for p in itertools.islice(parts, prefetch))
+        while pending:
+            made = pending.popleft().result()
+            pending.extend(pool.submit(make, p) for p in itertools.islice(parts, 1))
+            yield made
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -69,6 +69,17 @@ class Engine:
             self._optimizer.optimizer if self.is_partitioned else self._optimizer
         )
         self._allocate_state()
+        is_exact = settings.deepspeed.get("communication_data_type") in (None, "fp32")
+        if ranks.world == 1 and is_exact:
+            # The exchange of sparse rows with no other rank copies them and waits several times.
+            self._deepspeed.sparse_allreduce_no_retain = lambda *_, **__: None
+        self._has_failed = torch.zeros((), device=ranks.device)
+        self._num_micro_batches = 1  # of the current step, so far
+
+    @property
+    def reads_late(self) -> bool:
+        """Whether to call `step_if_finite` instead of `step`, which waits for an accelerator."""
+        return not self.is_partitioned and self._ranks.device.type != "cpu"
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the model's forward pass."""
@@ -83,6 +94,7 @@ class Engine:
 
     def next_micro_batch(self) -> None:
         """Advance to the next micro-batch of the same step; nothing is updated."""
+        self._num_micro_batches += 1
         self._deepspeed.step()
 
     def step(self, learning_rate: float) -> float:
@@ -91,8 +103,7 @@ class Engine:
         At stage 0 nothing is updated if the norm is not finite; at the other stages DeepSpeed
         updates before it returns the norm.
         """
-        for group in self._inner_optimizer.param_groups:
-            group["lr"] = learning_rate
+        self._set_rate(learning_rate)
         if self.is_partitioned:
             self._deepspeed.step()
             return float(self._deepspeed.get_global_grad_norm())
@@ -100,6 +111,30 @@ class Engine:
         if math.isfinite(norm):
             self._deepspeed.step()
         return norm
+
+    def step_if_finite(self, learning_rate: float, losses: Tensor) -> Tensor:
+        """Clip and update like `step`, but return the norm on the device, without waiting for it.
+
+        Nothing is updated from the first step on in which `losses` or the norm are not finite.
+        """
+        self._set_rate(learning_rate)
+        softmax = self.model.softmax
+        if softmax is not None and self._ranks.world == self._num_micro_batches == 1:
+            for table in (softmax.bias,) if softmax.is_tied else (softmax.weight, softmax.bias):
+                if table.grad is not None and table.grad.is_sparse:
+                    table.grad._coalesced_(True)  # the rows of one micro-batch are distinct
+        self._num_micro_batches = 1
+        norm = clip_gradients(self.model.parameters(), self._max_norm)
+        is_finite = torch.isfinite(losses).all() & torch.isfinite(norm)
+        self._has_failed = torch.maximum(self._has_failed, (~is_finite).float())
+        # PyTorch's fused optimizers update nothing where it is 1.
+        self._inner_optimizer.found_inf = self._has_failed  # type: ignore[attr-defined]
+        self._deepspeed.step()
+        return norm
+
+    def _set_rate(self, learning_rate: float) -> None:
+        for group in self._inner_optimizer.param_groups:
+            group["lr"] = learning_rate
 
     def weights(self) -> dict[str, Tensor]:
         """Return every complete weight, on the CPU; all ranks must call this."""

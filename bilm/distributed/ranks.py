@@ -1,7 +1,8 @@
 """The ranks of a run: the process group, and the few values that ranks exchange.
 
-Each process computes on one device: a GPU, chosen by its local rank, with NCCL for communication,
-or the CPU with gloo. `DS_ACCELERATOR=cpu` selects the CPU on a machine that has GPUs.
+Each process computes on one device: an accelerator, chosen by its local rank, with PyTorch's
+default backend for communication (NCCL on CUDA), or the CPU with gloo. `DS_ACCELERATOR=cpu` selects
+the CPU on a machine that has GPUs.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Ranks:
             self._heartbeat = Heartbeat(self.rank, self.world, timeout_seconds, self.broadcast_json)
 
     def _join(self, timeout: datetime.timedelta) -> None:
-        backend = "nccl" if self.device.type == "cuda" else "gloo"
+        backend = torch.distributed.Backend.default_device_backend_map[self.device.type]
         if self.world == 1:  # no port, so any number of such runs may share a machine
             store = torch.distributed.HashStore()  # type: ignore[attr-defined]
             torch.distributed.init_process_group(
@@ -167,10 +168,13 @@ def join_ranks(timeout_seconds: int) -> Iterator[Ranks]:
 
 def _choose_device(local_rank: int) -> torch.device:
     """Return the GPU of this rank and make it the current device, or return the CPU."""
-    if os.environ.get("DS_ACCELERATOR") == "cpu" or not torch.cuda.is_available():
+    accelerator = torch.accelerator.current_accelerator()
+    if os.environ.get("DS_ACCELERATOR") == "cpu" or not torch.accelerator.is_available():
+        accelerator = None
+    if accelerator is None or accelerator.type == "mps":  # which does not support float64
         return torch.device("cpu")
-    torch.cuda.set_device(local_rank)
-    return torch.device("cuda", local_rank)
+    torch.accelerator.set_device_index(local_rank)
+    return torch.device(accelerator.type, local_rank)
 
 
 @contextmanager

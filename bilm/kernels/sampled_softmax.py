@@ -55,14 +55,35 @@ class Candidates(NamedTuple):
     log_counts: Tensor
 
 
+class SampledRows(NamedTuple):
+    """What the loss needs to know about the ids: a function of them, so the host can prepare it."""
+
+    hits: Tensor  # (sets, words) index of a target in the set's sampled words, or -1
+    ids: Tensor  # (rows,) distinct sampled words and targets of all sets, ascending
+    places: Tensor  # (sets, negatives + words) index into `ids` of each sampled word and target
+
+
+def sampled_rows(targets: Tensor, sampled: Tensor) -> SampledRows:
+    """Return the accidental hits, and the rows of the gradient, of ids (sets, ...)."""
+    hits = [_accidental_hits(*ids) for ids in zip(targets, sampled, strict=True)]
+    ids, places = torch.unique(torch.cat([sampled, targets], dim=1), return_inverse=True)
+    return SampledRows(torch.stack(hits), ids, places)
+
+
 def sampled_loss(
-    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Candidates, sampled: Candidates
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Candidates,
+    sampled: Candidates,
+    rows: SampledRows | None = None,
 ) -> Tensor:
     """Return the cross entropy of each target against the sampled words: (sets, words).
 
     Each set has its own sample: `hidden` is (sets, words, dim), the targets are (sets, words), the
     sampled words (sets, negatives). A target among its own negatives is masked there. `weight` is
-    (vocabulary, dim), `bias` (vocabulary, 1).
+    (vocabulary, dim), `bias` (vocabulary, 1). Computing `rows`, if it is not given, waits for an
+    accelerator.
     """
     check_softmax(weight, bias)
     check_floats(hidden=hidden)
@@ -78,7 +99,8 @@ def sampled_loss(
         check_shape(f"{name}.log_counts", log_counts, *ids.shape)
         check_ids(f"{name}.ids", ids, len(weight))
     check_not_empty("negatives", sampled.ids.shape[1])
-    return apply(_SampledLoss, hidden, weight, bias, targets, sampled)
+    rows = sampled_rows(targets.ids, sampled.ids) if rows is None else rows
+    return apply(_SampledLoss, hidden, weight, bias, targets, sampled, rows)
 
 
 class _SetTensors(NamedTuple):
@@ -104,38 +126,38 @@ class _SampledLoss(torch.autograd.Function):
         bias: Tensor,
         targets: Candidates,
         sampled: Candidates,
+        rows: SampledRows,
     ) -> Tensor:
         hidden = hidden.to(weight.dtype)
         ctx.dtype, ctx.vocabulary_size = backends.product_dtype(weight), weight.shape[0]
         all_losses = []
         saved: list[Tensor] = []
-        for h, true_ids, true_count, ids, sampled_count in zip(
-            hidden, *targets, *sampled, strict=True
+        for h, true_ids, true_count, ids, sampled_count, hits in zip(
+            hidden, *targets, *sampled, rows.hits, strict=True
         ):
             sampled_weight, true_weight = weight[ids], weight[true_ids]
             sampled_bias = bias[ids, 0] - sampled_count.to(bias.dtype)
             logits = _product(h, sampled_weight.t(), ctx.dtype)  # (words, negatives)
             true_logit = (h * true_weight).sum(dim=1) + bias[true_ids, 0]
             true_logit -= true_count.to(bias.dtype)  # (words,)
-            hits = _accidental_hits(true_ids, ids)
             losses, true_share = to_probabilities(logits, sampled_bias, true_logit, hits)
             all_losses.append(losses)
             saved += _SetTensors(logits, true_share, sampled_weight, true_weight)
-        ctx.save_for_backward(hidden, targets.ids, sampled.ids, *saved)
+        ctx.num_negatives = sampled.ids.shape[1]
+        ctx.save_for_backward(hidden, rows.ids, rows.places, *saved)
         return torch.stack(all_losses)
 
     @staticmethod
     @without_second_derivative
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, true_ids, sampled_ids, *saved = ctx.saved_tensors
+        hidden, ids, places, *saved = ctx.saved_tensors
         size = len(_SetTensors._fields)
         sets = [_SetTensors(*saved[i : i + size]) for i in range(0, len(saved), size)]
-        ids, places = torch.unique(torch.cat([sampled_ids, true_ids], dim=1), return_inverse=True)
         rows, biases = hidden.new_zeros(len(ids), hidden.shape[2]), hidden.new_zeros(len(ids), 1)
         grad_hidden = torch.empty_like(hidden)
         for s, (probabilities, true_share, sampled_weight, true_weight) in enumerate(sets):
             grad, h = grads[0][s].contiguous(), hidden[s]  # (words,), (words, dim)
-            of_sampled, of_targets = places[s].split([sampled_ids.shape[1], true_ids.shape[1]])
+            of_sampled, of_targets = places[s].split([ctx.num_negatives, h.shape[0]])
             # The gradient of each loss scales a row of the probabilities. It is cheaper to scale
             # the narrow side of the products.
             grad_true = (true_share - 1.0) * grad
@@ -149,7 +171,8 @@ class _SampledLoss(torch.autograd.Function):
             biases.index_add_(0, of_sampled, torch.mv(probabilities.t(), grad).unsqueeze(1))
             biases.index_add_(0, of_targets, grad_true.unsqueeze(1))
         grad_weight = _sparse(ids, rows, ctx.vocabulary_size)
-        return grad_hidden, grad_weight, _sparse(ids, biases, ctx.vocabulary_size), None, None
+        grad_bias = _sparse(ids, biases, ctx.vocabulary_size)
+        return grad_hidden, grad_weight, grad_bias, None, None, None
 
 
 def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:

@@ -195,10 +195,12 @@ def coalesced(grad: Tensor) -> Tensor:
     """Return a sparse gradient with each row once; sort it only if necessary.
 
     The softmax returns distinct, sorted rows, but autograd drops the flag that marks them as
-    coalesced.
+    coalesced. On an accelerator only the flag counts, because reading the ids would wait.
     """
+    if grad.is_coalesced():
+        return grad
     ids = grad._indices()[0]
-    if grad.sparse_dim() == 1 and _are_ascending(ids):
+    if ids.is_cpu and grad.sparse_dim() == 1 and _are_ascending(ids):
         return grad._coalesced_(True)
     return grad.coalesce()
 

@@ -19,7 +19,7 @@ from bilm.model.bilstm import BiLstm, BiLstmState
 from bilm.model.config import ModelConfig
 from bilm.model.negatives import Negatives, draw_negatives
 from bilm.model.precision import Precision, precision_context
-from bilm.model.softmax import VocabularySoftmax
+from bilm.model.softmax import SampledTargets, VocabularySoftmax, sampled_targets
 from bilm.model.token_encoder import TokenEncoder, WordEmbedding
 
 DIRECTIONS = ("forward", "backward")  # their order in all tensors
@@ -103,13 +103,14 @@ class BiLm(nn.Module):
         inverse: Tensor,
         targets: Tensor,
         state: BiLstmState,
-        negatives: Sequence[Negatives] | None = None,
+        negatives: Sequence[Negatives] | SampledTargets | None = None,
         dropout_seed: DropoutSeed | None = None,
     ) -> tuple[Tensor, BiLstmState]:
         """Return the summed loss of each direction (directions,), and the next state.
 
         `targets` (directions, rows, time) are softmax ids, or `IGNORED` for no prediction. With
-        `negatives` the loss is that of the sampled softmax, otherwise that of the full softmax.
+        `negatives`, or the result of `prepare_targets` for these targets, the loss is that of the
+        sampled softmax, otherwise that of the full softmax.
 
         In training, `dropout_seed` determines the dropout masks. Without it, a seed is drawn from
         PyTorch's default generator, so that `torch.manual_seed` makes them reproducible.
@@ -124,7 +125,7 @@ class BiLm(nn.Module):
             layers, next_state = self.layers(words, inverse, state, dropout_seed=seed)
             tops = [dropout(x[-1], rate, seed, num_layers, d) for d, x in enumerate(layers)]
             hidden = torch.stack([top.flatten(0, 1) for top in tops])  # (directions, words, dim)
-            losses = self.softmax(hidden, targets.transpose(1, 2).flatten(1), negatives)
+            losses = self.softmax(hidden, _in_time_order(targets), negatives)
         return losses.sum(dim=1), next_state
 
     def draw_negatives(self, seed: tuple[int, ...]) -> list[Negatives] | None:
@@ -138,6 +139,22 @@ class BiLm(nn.Module):
         count, size = config.num_negatives, self.vocabulary_size
         num_sets = 1 if config.shared_negatives else self.config.num_directions
         return [draw_negatives(count, size, (*seed, number)) for number in range(num_sets)]
+
+    def prepare_targets(self, targets: Tensor, seed: tuple[int, ...]) -> SampledTargets | None:
+        """Draw the negatives of a step and combine them with targets (directions, rows, time).
+
+        It is computed on the device of the targets: on the host, by a loader. Returns None for the
+        full softmax.
+        """
+        negatives = self.draw_negatives(seed)
+        if negatives is None or self.vocabulary_size is None:
+            return None
+        return sampled_targets(_in_time_order(targets), negatives, self.vocabulary_size)
+
+
+def _in_time_order(targets: Tensor) -> Tensor:
+    """Return targets (directions, rows, time) in the order of the outputs of the LSTMs."""
+    return targets.transpose(1, 2).flatten(1)
 
 
 def training_objective(loss_sums: Tensor, rows: int) -> Tensor:

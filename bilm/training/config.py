@@ -144,9 +144,7 @@ class TrainConfig(Section):
         "options.json and weights.hdf5; words in both vocabularies keep their softmax rows",
     )
     precision: Precision = Field(
-        "float32",
-        description="of matrix products in training; tf32 has an effect on CUDA devices only; "
-        "weights, states, losses and the optimizer are float32 in any case",
+        "float32", description="of products in training (tf32: CUDA only); all else is float32"
     )
     optimizer: OptimizerConfig = OptimizerConfig()
     max_gradient_norm: Annotated[float, Field(gt=0)] | None = Field(

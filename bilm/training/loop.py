@@ -11,13 +11,12 @@ from __future__ import annotations
 import logging
 import shlex
 import time
-from dataclasses import replace
+from collections import deque
 from pathlib import Path
 
 import psutil
 import torch
 
-from bilm.corpus.batches import Batch
 from bilm.distributed.process import release_free_memory
 from bilm.errors import STOPPED_EXIT_CODE
 from bilm.model.language_model import DIRECTIONS
@@ -25,11 +24,12 @@ from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, PretrainedBiLm
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS
 from bilm.training.config import Config
 from bilm.training.metrics import MetricsLog
+from bilm.training.model_inputs import StepInputs, read_inputs
 from bilm.training.optimizers import learning_rate_at
 from bilm.training.perplexity import loss_totals, perplexity
 from bilm.training.run_parts import RunParts, RunState
 from bilm.training.run_record import Progress, RunRecord, StepSums
-from bilm.training.step import take_step
+from bilm.training.step import PendingStep, finish_step, take_step
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +63,7 @@ class Run:
     def __init__(self, parts: RunParts, state: RunState) -> None:
         self.parts, self.state = parts, state
         self.log: MetricsLog | None = None  # of rank 0
+        self._pending: deque[PendingStep] = deque()  # steps whose values have not been read
 
     def loop(self) -> int:
         """Train to the last step, or until asked to stop; return the exit code."""
@@ -70,18 +71,18 @@ class Run:
         num_steps, start = parts.num_steps, state.progress.step
         if parts.ranks.is_first and start >= num_steps:
             logger.info("step %s of %s is already done; nothing to do", start, num_steps)
-        workers = parts.config.data.num_workers
-        batches = parts.stream.read(start, max(start, num_steps), workers=workers)
+        batches = read_inputs(parts, start)
         must_stop = self._evaluate_if_due()
         while state.progress.step < num_steps and not must_stop and not self._is_out_of_patience():
             started = time.monotonic()
-            step_batches = [next(batches) for _ in range(parts.stream.accumulation)]
+            step_batches = next(batches)
             waited = time.monotonic() - started
             must_stop = self._take_step(step_batches, started, waited)
             must_stop = must_stop or self._evaluate_if_due()
             if state.progress.step % parts.config.train.checkpoints.every_steps == 0:
                 self._save()
         batches.close()
+        self._finish_steps(num_pending=0)
         self._save()
         if not must_stop:
             if parts.ranks.is_first:
@@ -95,24 +96,47 @@ class Run:
             )
         return STOPPED_EXIT_CODE
 
-    def _take_step(self, batches: list[Batch], started: float, waited: float) -> bool:
-        """Take a step and log it if due; return whether a rank was asked to stop."""
+    def _take_step(self, batches: list[StepInputs], started: float, waited: float) -> bool:
+        """Take a step and log it if due; return whether a rank was asked to stop.
+
+        On an accelerator, the values of a step are read when the next one has been launched, except
+        where they are needed now.
+        """
         parts, state, log = self.parts, self.state, self.log
-        result = take_step(parts, state, batches, inspect=self._is_inspection_due())
+        is_inspected = self._is_inspection_due()
+        self._pending.append(take_step(parts, state, batches, is_inspected))
+        is_late = parts.engine.reads_late and not is_inspected and not self._are_values_due()
+        must_stop = self._finish_steps(num_pending=int(is_late))
         state.progress = state.progress.after_step()
         step = state.progress.step
         if log is not None:
             log.advance()
-            if result.inspector is not None:
-                log.inspection(step, result.inspector)
         parts.ranks.note_step(step)
-        seconds = time.monotonic() - started
-        state.sums += replace(result.sums, seconds=seconds, waited=waited)
+        state.sums += StepSums(seconds=time.monotonic() - started, waited=waited)
         if step % parts.config.train.log.every_steps == 0 or step == parts.num_steps:
             if log is not None:
                 log.train(step, self._training_figures())
             state.sums = StepSums()
-        return result.stop
+        return must_stop
+
+    def _finish_steps(self, num_pending: int) -> bool:
+        """Read the values of all steps but the latest `num_pending`; return whether to stop."""
+        must_stop = False
+        while len(self._pending) > num_pending:
+            pending = self._pending.popleft()
+            result = finish_step(self.parts, pending)
+            if self.log is not None and result.inspector is not None:
+                self.log.inspection(pending.step + 1, result.inspector)
+            self.state.sums += result.sums
+            must_stop = must_stop or result.stop
+        return must_stop
+
+    def _are_values_due(self) -> bool:
+        """Return whether the next step is the last one, or logged, evaluated or saved."""
+        step, train = self.state.progress.step + 1, self.parts.config.train
+        evaluation = train.evaluation.every_steps or self.parts.stream.steps_per_epoch
+        intervals = (train.log.every_steps, train.checkpoints.every_steps, evaluation)
+        return step == self.parts.num_steps or any(step % every == 0 for every in intervals)
 
     def _is_inspection_due(self) -> bool:
         every = self.parts.config.train.log.histograms_every_steps

@@ -1,6 +1,14 @@
-"""Convert a batch to the model's input tensors."""
+"""Convert a batch to the model's input tensors.
+
+The loader's threads do this for training. Everything whose size depends on the data is computed
+there, on the host, and the ids are checked there, so that a step on an accelerator does not wait.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -9,23 +17,88 @@ from bilm.corpus.batches import Batch
 from bilm.corpus.reader import Corpus
 from bilm.kernels.checks import check_ids
 from bilm.model.config import ModelConfig
+from bilm.model.devices import copy_to_device
+from bilm.model.softmax import SampledTargets
 from bilm.text.characters import NUM_CHARACTERS
 from bilm.text.vocabulary import IGNORED
+
+if TYPE_CHECKING:
+    from bilm.training.run_parts import RunParts
 
 
 def batch_tensors(
     batch: Batch, corpus: Corpus, config: ModelConfig, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the words, word indices and targets of a batch, on `device`."""
+    words, word_index, targets = (
+        copy_to_device(tensor, device) for tensor in _host_tensors(batch, corpus, config, device)
+    )
+    return words, word_index, targets
+
+
+def _host_tensors(
+    batch: Batch, corpus: Corpus, config: ModelConfig, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the words, word indices and targets of a batch on the host, checked for `device`."""
     directions = config.num_directions
     words = batch.char_ids if config.characters is not None else corpus.softmax_ids(batch.words)
     arrays = (words, batch.word_index[:directions], batch.targets[:directions])
-    on_host = [torch.from_numpy(array) for array in arrays]
+    first, second, third = (torch.from_numpy(array).long() for array in arrays)
     if device.type != "cpu":  # the operations themselves check ids on the CPU only
         num_words = corpus.vocabulary_size
         is_character = config.characters is not None
-        check_ids("words", on_host[0], NUM_CHARACTERS if is_character else num_words)
-        check_ids("word_index", on_host[1], len(words))
-        check_ids("targets", on_host[2], num_words, minimum=IGNORED)
-    first, second, third = (tensor.to(device).long() for tensor in on_host)
+        check_ids("words", first, NUM_CHARACTERS if is_character else num_words)
+        check_ids("word_index", second, len(first))
+        check_ids("targets", third, num_words, minimum=IGNORED)
     return first, second, third
+
+
+@dataclass(frozen=True)
+class StepInputs:
+    """A micro-batch of a training step."""
+
+    micro: int
+    num_predictions: int  # per direction
+    words: Tensor
+    word_index: Tensor
+    targets: Tensor
+    sampled: SampledTargets | None  # None for the full softmax
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> StepInputs:
+        """Apply a function, such as a copy to a device, to every tensor."""
+        return replace(
+            self,
+            words=function(self.words),
+            word_index=function(self.word_index),
+            targets=function(self.targets),
+            sampled=None if self.sampled is None else self.sampled.map(function),
+        )
+
+
+def prepare_inputs(parts: RunParts, batch: Batch) -> StepInputs:
+    """Convert a batch, with its negatives, to tensors on the host: in pinned memory for CUDA."""
+    model, device = parts.engine.model, parts.ranks.device
+    words, word_index, targets = _host_tensors(batch, parts.corpus, model.config, device)
+    sampled = model.prepare_targets(targets, (parts.config.train.seed, batch.step))
+    inputs = StepInputs(batch.micro, batch.num_predictions, words, word_index, targets, sampled)
+    return inputs.map(Tensor.pin_memory) if device.type == "cuda" else inputs
+
+
+def read_inputs(parts: RunParts, start: int) -> Generator[list[StepInputs], None, None]:
+    """Yield the micro-batches of each step from `start` on, on the device of this rank.
+
+    On an accelerator, the copies of the next step start before a step is returned.
+    """
+    stop, device = max(start, parts.num_steps), parts.ranks.device
+    workers = parts.config.data.num_workers
+    batches = parts.stream.read_as(lambda batch: prepare_inputs(parts, batch), start, stop, workers)
+    ahead: list[list[StepInputs]] = []
+    try:
+        for _ in range(start, stop):
+            inputs = [next(batches) for _ in range(parts.stream.accumulation)]
+            ahead.append([each.map(lambda t: copy_to_device(t, device)) for each in inputs])
+            if device.type == "cpu" or len(ahead) > 1:
+                yield ahead.pop(0)
+        yield from ahead
+    finally:
+        batches.close()

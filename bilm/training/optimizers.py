@@ -10,7 +10,8 @@ Weights with dense gradients are updated by torch's own code.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -39,7 +40,8 @@ class RowAdagrad(torch.optim.Adagrad):
             state = self.state[table]
             state["step"] += 1
             rows = distinct_rows(grad)
-            adagrad_rows(table.data, state["sum"], rows, group["lr"], group["eps"])
+            with _undo_if(getattr(self, "found_inf", None), rows.ids, table.data, state["sum"]):
+                adagrad_rows(table.data, state["sum"], rows, group["lr"], group["eps"])
             table.grad = grad
 
 
@@ -58,11 +60,29 @@ class RowAdam(torch.optim.Adam):
                 state["step"] = torch.tensor(0.0)
                 state["exp_avg"] = torch.zeros_like(table)
                 state["exp_avg_sq"] = torch.zeros_like(table)
-            state["step"] += 1
+            # On the CPU, because its value is read at every step.
+            state["step"] = state["step"].cpu() + 1
             moments = Moments(state["exp_avg"], state["exp_avg_sq"])
             step = AdamStep(int(state["step"]), group["lr"], group["betas"], group["eps"])
-            adam_rows(table.data, moments, distinct_rows(grad), step)
+            rows = distinct_rows(grad)
+            with _undo_if(getattr(self, "found_inf", None), rows.ids, table.data, *moments):
+                adam_rows(table.data, moments, rows, step)
             table.grad = grad
+
+
+@contextmanager
+def _undo_if(condition: Tensor | None, ids: Tensor, *tables: Tensor) -> Iterator[None]:
+    """Restore the rows `ids` of the tables after the block if `condition` is 1, on the device.
+
+    `found_inf`, PyTorch's name for the condition, has this effect in its own fused optimizers.
+    """
+    if condition is None:
+        yield
+        return
+    before = [table[ids] for table in tables]
+    yield
+    for table, rows in zip(tables, before, strict=True):
+        table.index_copy_(0, ids, torch.where(condition > 0, rows, table[ids]))
 
 
 def _take_sparse_gradients(

@@ -37,13 +37,14 @@ from bilm.training.checkpoints import (
 from bilm.training.config import Config
 from bilm.training.loop import Run
 from bilm.training.metrics import MetricsLog
+from bilm.training.model_inputs import read_inputs
 from bilm.training.optimizers import STATE_NAMES, build_optimizer
 from bilm.training.perplexity import EvaluatedText, evaluation_order
 from bilm.training.run_directory import find_checkpoint, lock_run, write_config
 from bilm.training.run_parts import RunParts, RunState
 from bilm.training.run_record import NO_PROGRESS, RunRecord, StepSums
 from bilm.training.run_settings import settings_of_run
-from bilm.training.step import take_step
+from bilm.training.step import finish_step, take_step
 from bilm.training.train import TrainResult
 
 logger = logging.getLogger(__name__)
@@ -83,10 +84,9 @@ def dry_run(config: Config) -> int:
         section = config.train.model_copy(update={"output_dir": directory})
         config = config.model_copy(update={"train": section})
         with prepare(config, fresh=True) as run:
-            stream = run.parts.stream
-            batches = [stream.batch(0, micro) for micro in range(stream.accumulation)]
+            batches = next(read_inputs(run.parts, 0))
             started = time.monotonic()
-            sums = take_step(run.parts, run.state, batches).sums
+            sums = finish_step(run.parts, take_step(run.parts, run.state, batches)).sums
             seconds = time.monotonic() - started
             if run.parts.ranks.is_first:
                 logger.info(

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bilm.corpus.batches import Batch
 from bilm.errors import DivergedError
 from bilm.kernels.dropout import DropoutSeed
 from bilm.kernels.sparse_rows import coalesced
 from bilm.model.bilstm import BiLstmState
 from bilm.model.language_model import training_objective
-from bilm.model.negatives import Negatives
-from bilm.training.model_inputs import batch_tensors
+from bilm.training.late_values import LateValues
+from bilm.training.model_inputs import StepInputs
 from bilm.training.optimizers import learning_rate_at
 from bilm.training.run_parts import RunParts, RunState
 from bilm.training.run_record import StepSums
@@ -51,6 +50,15 @@ class StepReport:
 
 
 @dataclass(frozen=True)
+class PendingStep:
+    """A step whose update has been launched; its values may not have been computed yet."""
+
+    step: int  # number of finished steps before it
+    values: LateValues  # the reports of all ranks, and the gradient norm
+    inspector: StepInspector | None
+
+
+@dataclass(frozen=True)
 class StepResult:
     """The result of a step, the same on all ranks except for the inspector."""
 
@@ -60,24 +68,44 @@ class StepResult:
 
 
 def take_step(
-    parts: RunParts, state: RunState, batches: list[Batch], inspect: bool = False
-) -> StepResult:
-    """Train on the micro-batches of one step; `state.lstm` becomes the state after it."""
-    config, ranks, step = parts.config, parts.ranks, state.progress.step
+    parts: RunParts, state: RunState, batches: list[StepInputs], inspect: bool = False
+) -> PendingStep:
+    """Train on the micro-batches of one step; `state.lstm` becomes the state after it.
+
+    Nothing is updated from the first loss or gradient on that is not finite. On an accelerator this
+    is a condition on the device, and `finish_step` raises the error.
+    """
+    engine, step = parts.engine, state.progress.step
     losses = _accumulate_gradients(parts, state, batches)
+    # torch.full passes its value to the device without a copy.
     report = StepReport(
         losses,
-        torch.tensor(float(sum(batch.num_predictions for batch in batches))),
-        torch.tensor(float(parts.stop.reason is not None)),
+        torch.full((), float(sum(b.num_predictions for b in batches)), device=losses.device),
+        torch.full((), float(parts.stop.reason is not None), device=losses.device),
     )
-    reports = StepReport.unpack(ranks.gather(report.pack()).cpu())
+    gathered = parts.ranks.gather(report.pack())
+    if not engine.reads_late:
+        gathered = gathered.cpu()
+        _check_finite(parts, step, StepReport.unpack(gathered).loss_sums)
+    inspector = StepInspector(engine.model) if inspect else None
+    rate = learning_rate_at(parts.config.train.optimizer, step, parts.num_steps)
+    if engine.reads_late:
+        norm = engine.step_if_finite(rate, StepReport.unpack(gathered).loss_sums)
+    else:
+        norm = torch.tensor(engine.step(rate), dtype=torch.float64)
+    values = torch.cat([gathered.flatten(), norm.double().reshape(1)])
+    return PendingStep(step, LateValues(values), inspector)
+
+
+def finish_step(parts: RunParts, pending: PendingStep) -> StepResult:
+    """Return the result of a step; raise an error if its losses or gradients are not finite."""
+    values, step = pending.values.read(), pending.step
+    reports = StepReport.unpack(values[:-1].view(parts.ranks.world, -1))
     _check_finite(parts, step, reports.loss_sums)
-    inspector = StepInspector(parts.engine.model) if inspect else None
-    rate = learning_rate_at(config.train.optimizer, step, parts.num_steps)
-    norm = parts.engine.step(rate)
+    norm = float(values[-1])
     if not math.isfinite(norm):
         raise DivergedError(f"the gradient norm of step {step + 1} is {norm}")
-    limit = config.train.max_gradient_norm
+    limit = parts.config.train.max_gradient_norm
     sums = StepSums(
         losses=tuple(reports.loss_sums.sum(dim=0).tolist()),
         predictions=float(reports.predictions.sum()),
@@ -85,27 +113,27 @@ def take_step(
         clipped=float(limit is not None and norm > limit),
         steps=1.0,
     )
-    return StepResult(sums, bool(reports.stop.any()), inspector)
+    return StepResult(sums, bool(reports.stop.any()), pending.inspector)
 
 
-def _accumulate_gradients(parts: RunParts, state: RunState, batches: list[Batch]) -> Tensor:
+def _accumulate_gradients(parts: RunParts, state: RunState, batches: list[StepInputs]) -> Tensor:
     """Run forward and backward on every micro-batch; return the loss sums (directions,)."""
     config, ranks, engine = parts.config, parts.ranks, parts.engine
     seed, step = config.train.seed, state.progress.step
     own_rows = state.lstm.cell.shape[2]
     rows = own_rows // len(batches)
-    negatives = _move(engine.model.draw_negatives((seed, step)), ranks.device)
-    sums, states = torch.zeros(config.model.num_directions, dtype=torch.float64), []
+    directions, device = config.model.num_directions, ranks.device
+    sums, states = torch.zeros(directions, dtype=torch.float64, device=device), []
     for batch in batches:
-        inputs = batch_tensors(batch, parts.corpus, config.model, ranks.device)
+        inputs = (batch.words, batch.word_index, batch.targets)
         first = batch.micro * rows
         before = state.lstm.rows(first, first + rows)
         dropout_seed = DropoutSeed(seed, step, ranks.rank * own_rows + first)
-        losses, after = engine(*inputs, before, negatives, dropout_seed)
+        losses, after = engine(*inputs, before, batch.sampled, dropout_seed)
         engine.backward(training_objective(losses, rows))
         if batch is not batches[-1]:
             engine.next_micro_batch()
-        sums += losses.detach().double().cpu()
+        sums += losses.detach().double()
         states.append(after.detach())
     state.lstm = BiLstmState.join_rows(states)
     return sums
@@ -126,12 +154,6 @@ def _check_finite(parts: RunParts, step: int, losses: Tensor) -> None:
         f"the loss of step {step + 1} on rank {rank} is {losses[rank].tolist()}; nothing was "
         f"updated. Its rows came from: {listed}" + (" ..." if len(places) > MAX_PLACES else "")
     )
-
-
-def _move(negatives: list[Negatives] | None, device: torch.device) -> list[Negatives] | None:
-    if negatives is None:
-        return None
-    return [n._replace(ids=n.ids.to(device)) for n in negatives]
 
 
 class StepInspector:
