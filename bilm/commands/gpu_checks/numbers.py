@@ -128,10 +128,11 @@ def _results(case: Case, inputs: Tensors, device: torch.device, is_reference: bo
     if all(output.requires_grad for output in outputs):
         # Factors that differ from element to element, the same on all devices.
         factors = [torch.arange(x.numel(), dtype=torch.float64).cos() for x in outputs]
-        objective = sum(
+        products = [
             (x * f.to(device, dtype).view_as(x)).sum()
             for x, f in zip(outputs, factors, strict=True)
-        )
+        ]
+        objective = torch.stack(products).sum()
         grads = torch.autograd.grad(objective, list(leaves.values()), allow_unused=True)
         for name, grad in zip(leaves, grads, strict=True):
             if grad is not None:

@@ -37,8 +37,8 @@ TIMEOUT_SECONDS = 400
 
 def require_training(setting: Setting) -> None:
     """Raise `NotRun` if runs cannot use the device."""
-    if setting.device.type not in ("cuda", "cpu"):
-        raise NotRun("DeepSpeed runs use a CUDA device or the CPU")
+    if setting.device.type == "mps":
+        raise NotRun("runs use the CPU on this machine")
     if setting.device.index:
         raise NotRun("a run of one rank uses the first GPU; set CUDA_VISIBLE_DEVICES instead")
 
@@ -73,7 +73,8 @@ def write_zipf_corpus(directory: Path, num_types: int, num_words: int) -> Path:
 def equal_ranks(setting: Setting) -> Figure:
     """Compare a run on all GPUs with a run on one (on a CPU: two ranks with one)."""
     require_training(setting)
-    count = torch.cuda.device_count() if setting.device.type == "cuda" else CPU_RANKS
+    is_cpu = setting.device.type == "cpu"
+    count = CPU_RANKS if is_cpu else torch.accelerator.device_count()
     if count == 1:
         raise NotRun("this machine has one GPU")
     one = setting.directory / "one"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -90,7 +90,8 @@ def launches(setting: Setting, name: str) -> Figure:
             step()
         nothing, counted = (_profile(function) for function in (lambda: None, step))
     if setting.device.type != "cuda":
-        return Figure(f"{counted.operators - nothing.operators:,} operators; no launches on a CPU")
+        operators = counted.operators - nothing.operators
+        return Figure(f"{operators:,} operators; launches are counted on CUDA devices only")
     return Figure(
         f"{counted.launches - nothing.launches:,} launches, "
         f"{counted.synchronizations - nothing.synchronizations:,} synchronizations"
@@ -153,14 +154,23 @@ def _step_config(setting: Setting, name: str, precision: Precision) -> Config:
 
 @contextmanager
 def _steps(config: Config) -> Iterator[Callable[[], object]]:
-    """Yield a function that takes one training step, each on the next batch."""
-    from bilm.training.setup import prepare
-    from bilm.training.step import take_step
+    """Yield a function that takes one training step, each on the next batch.
 
-    with prepare(config, fresh=True) as run:
-        stream = run.parts.stream
-        batches = iter([[stream.batch(number, 0)] for number in range(WARM_UP + TIMED + 1)])
-        yield lambda: take_step(run.parts, run.state, next(batches))
+    As in a run, it reads the losses of the step before.
+    """
+    from bilm.training.model_inputs import read_inputs
+    from bilm.training.setup import prepare
+    from bilm.training.step import PendingStep, finish_step, take_step
+
+    with prepare(config, fresh=True) as run, closing(read_inputs(run.parts, 0)) as inputs:
+        pending: list[PendingStep] = []
+
+        def step() -> None:
+            pending.append(take_step(run.parts, run.state, next(inputs)))
+            if len(pending) > 1:
+                finish_step(run.parts, pending.pop(0))
+
+        yield step
 
 
 def _seconds(function: Callable[[], object], setting: Setting, repeats: int) -> float:
