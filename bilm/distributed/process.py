@@ -16,6 +16,13 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8
 
 HEAP_STEP_BYTES = 64 << 20
 
+# How often a thread of GNU OpenMP checks a barrier before it sleeps. By default it spins for
+# milliseconds, also when the thread that it waits for has no core, so that a second process on the
+# same cores makes both many times slower.
+SPIN_COUNT = 1000
+
+WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
 
 @dataclass(frozen=True)
 class RankNumbers:
@@ -51,6 +58,13 @@ def share_cores() -> None:
     """Give each rank on this machine an equal share of the cores, unless OMP_NUM_THREADS is set."""
     threads = max(1, num_cores() // rank_numbers().local_world)
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    limit_spinning()
+
+
+def limit_spinning() -> None:
+    """Let waiting threads sleep soon, unless the user has chosen how OpenMP waits."""
+    if not any(name in os.environ for name in WAITING_VARIABLES):
+        os.environ["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
 
 
 def num_cores() -> int:

@@ -49,7 +49,7 @@ WITH_EXTRA = {
         "data build-corpus --heldout 0 --workers 1 --input text.txt --output c3",
         "data build-corpus --tokenizer whitespace --heldout 0 --workers 1 --input text.txt.zst "
         "--output c4",
-        "data build-vocab --tokenizer sentencepiece --pieces 280 --workers 1 --input text.txt "
+        "data build-vocab --tokenizer sentencepiece --pieces 300 --workers 1 --input text.txt "
         "--output pieces.txt",
         "data build-shards --heldout 0 --workers 1 --input text.txt --output c5 "
         "--vocab corpus/vocab.txt --allow-unsorted-vocab",

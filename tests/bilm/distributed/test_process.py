@@ -117,6 +117,15 @@ def test_shares_cores_unless_set_by_user(given: dict[str, str], expected: str) -
     assert threads == (str(len(os.sched_getaffinity(0))) if expected == "all" else expected)
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None")],
+)
+def test_limits_spinning_unless_set_by_user(given: dict[str, str], expected: str) -> None:
+    code = "import os; from bilm.distributed.process import share_cores; share_cores(); "
+    assert run(code + "print(os.environ.get('GOMP_SPINCOUNT'))", **given) == expected
+
+
 def test_rank_numbers_default_to_a_single_rank() -> None:
     code = "from bilm.distributed.process import rank_numbers; print(rank_numbers())"
     assert run(code, LOCAL_RANK="1", RANK="3", WORLD_SIZE="4", LOCAL_SIZE="2") == (
