@@ -8,7 +8,7 @@ DATA := ../shared/data
 DEMO_TASK := --train $(DEMO)/text/train.csv --test $(DEMO)/text/test.csv --tokenized \
 	--model $(DEMO)/run/best --epochs 20 --patience 20 --learning-rate 0.01 --seeds 2 --overwrite
 
-.PHONY: help install demo test check wheel bench chaos results clean
+.PHONY: help install demo test check wheel bench gpu chaos results clean
 
 help:                       ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1\t/' | expand -t 12
@@ -50,6 +50,9 @@ wheel: .venv/.installed     ## build dist/*.whl and install it with each extra a
 
 bench: .venv/.installed     ## run all benchmarks and write docs/performance.md (half an hour on an idle machine)
 	$(BIN)/python benchmarks/report.py
+
+gpu: .venv/.installed       ## check the GPUs of this machine and write docs/gpu.md (under 15 minutes)
+	$(BIN)/python -m bilm.commands.gpu_check --golden tests/golden --output docs/gpu.md
 
 chaos: .venv/.installed     ## inject faults and write docs/reliability.md (under an hour)
 	$(BIN)/python -m tests.chaos

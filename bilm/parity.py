@@ -34,7 +34,7 @@ from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.devices import AUTO, DEVICE_HELP, choose_device
 from bilm.model.language_model import BiLm, training_objective
 from bilm.model.negatives import log_expected_count, log_uniform
-from bilm.model.precision import precision_context
+from bilm.model.precision import Precision, precision_context
 from bilm.model.scalar_mix import ScalarMix
 from bilm.model.softmax import VocabularySoftmax
 from bilm.pretrained.published_options import model_config_from_options
@@ -50,14 +50,15 @@ Differences = dict[str, float]
 _COMPLETIONS = (b"", b"\x80", b"\xa0", b"\x80\x80", b"\xa0\x80", b"\x80\x80\x80", b"\xa0\x80\x80")
 
 
-def compare(path: Path, device_name: str = AUTO) -> Differences:
+def compare(path: Path, device_name: str = AUTO, precision: Precision = "float32") -> Differences:
     """Return the greatest difference of each figure in the file at `path`."""
     arrays, device = _read(path), choose_device(device_name)
-    with precision_context(device, "float32"):
+    with precision_context(device, precision):
         if "loss" in arrays and "options" in arrays:
             return _compare_trace(arrays, str(path), device)
         if "batch0/char_ids" in arrays:
-            return _compare_embeddings(Embedder.from_pretrained(path.parent, device=device), arrays)
+            embedder = Embedder.from_pretrained(path.parent, device=device, precision=precision)
+            return _compare_embeddings(embedder, arrays)
         if "sampled_ids" in arrays:
             return _compare_sampled_softmax(arrays, device)
     raise CheckpointError(
@@ -239,7 +240,8 @@ def _compare_sampled_softmax(arrays: Arrays, device: torch.device) -> Difference
         Candidates(targets.unsqueeze(0), counts["true"].unsqueeze(0)),
         Candidates(sampled.unsqueeze(0), counts["sampled"].unsqueeze(0)),
     )[0]
-    losses.mean().backward()
+    with torch.autocast(device.type, enabled=False):  # as in training
+        losses.mean().backward()
     assert softmax.weight.grad is not None
     assert softmax.bias.grad is not None
     return {

@@ -32,6 +32,7 @@ COMMANDS = {
     "convert": Command("bilm.commands.convert", "convert from or to the published files"),
     "embed": Command("bilm.commands.embed", "write the vectors of a text file"),
     "parity": Command("bilm.parity", "compare bilm with the original implementation"),
+    "gpu-check": Command("bilm.commands.gpu_check", "check bilm on the GPUs of this machine"),
     "config": Command("bilm.commands.config", "check a configuration and print its defaults"),
     "data build-corpus": Command("data_tools.build_corpus", "build a corpus from text"),
     "data build-vocab": Command("data_tools.build_vocab", "count text and write its vocabulary"),

@@ -46,6 +46,7 @@ class Options:
     vocabulary_size: int | None
     words: int | None
     words_per_second: float | None
+    gpu: str | None
     dry_run: bool
 
 
@@ -81,13 +82,18 @@ def _print_plan(config: Config, options: Options) -> None:
     configure_process()  # as in a run, since it affects the memory
     os.environ["DS_ACCELERATOR"] = "cpu"  # for which the memory is planned
     from bilm.commands.plan import TextSize, format_plan, make_plan
+    from bilm.commands.plan_gpu import find_gpu, format_gpu_plan
 
+    gpu = None if options.gpu is None else find_gpu(options.gpu)
     text = None
     if options.vocabulary_size is not None and options.words is not None:
         text = TextSize.assumed(options.vocabulary_size, options.words)
     elif options.vocabulary_size is not None or options.words is not None:
         raise ConfigError("--vocabulary-size and --words must be passed together")
-    print(format_plan(make_plan(config, text, options.words_per_second)))
+    plan = make_plan(config, text, options.words_per_second)
+    print(format_plan(plan))
+    if gpu is not None:
+        print(format_gpu_plan(plan, gpu))
 
 
 def _parse() -> Options:
@@ -95,9 +101,7 @@ def _parse() -> Options:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", type=Path, required=True, help="file, or shipped name (big)")
-    parser.add_argument(
-        "--fresh", action="store_true", help="fail if output_dir already contains a run"
-    )
+    parser.add_argument("--fresh", action="store_true", help="fail if output_dir contains a run")
     parser.add_argument(
         "--allow-changes",
         action="store_true",
@@ -121,6 +125,9 @@ def _parse() -> Options:
         help="measured throughput of one rank, from which --plan computes the hours",
     )
     parser.add_argument(
+        "--gpu", metavar="NAME", help="let --plan estimate step time and memory on a GPU (a100)"
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="run one step with the real shapes and write nothing"
     )
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # from the launcher
@@ -135,6 +142,7 @@ def _parse() -> Options:
         vocabulary_size=arguments.vocabulary_size,
         words=arguments.words,
         words_per_second=arguments.words_per_second,
+        gpu=arguments.gpu,
         dry_run=arguments.dry_run,
     )
 

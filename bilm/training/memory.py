@@ -80,11 +80,11 @@ def estimate_memory(
     """Return the memory of a rank; `predictions` is the size of the training split."""
     all_parameters = size.softmax + size.others
     num_states = len(STATE_NAMES[config.train.optimizer.name])
-    weights = all_parameters * _stored_share(config, world, 3)
-    optimizer = all_parameters * num_states * _stored_share(config, world, 1)
+    weights = all_parameters * stored_share(config, world, 3)
+    optimizer = all_parameters * num_states * stored_share(config, world, 1)
     is_sampled = config.model.softmax.kind == "sampled"
     dense = size.others + (0 if is_sampled else size.softmax)
-    gradients = dense * _stored_share(config, world, 2)
+    gradients = dense * stored_share(config, world, 2)
     # DeepSpeed copies the gradients into one buffer after backward has freed the activations.
     step = gradients + max(dense, _activations(config, size.vocabulary, world))
     rows = config.train.evaluation.rows / world
@@ -101,12 +101,13 @@ def estimate_memory(
         optimizer=FLOAT32_BYTES * optimizer,
         text=text,
         step=FLOAT32_BYTES * step,
-        evaluation=FLOAT32_BYTES * (_full_softmax(slots, size.vocabulary) + 4 * slots * units),
+        evaluation=FLOAT32_BYTES
+        * (full_softmax_values(slots, size.vocabulary) + 4 * slots * units),
         saving=FLOAT32_BYTES * all_parameters * max(2, 1 + num_states),
     )
 
 
-def _stored_share(config: Config, world: int, from_stage: int) -> float:
+def stored_share(config: Config, world: int, from_stage: int) -> float:
     """Return the share that each rank stores of what ZeRO partitions from `from_stage` on."""
     return 1 / world if config.deepspeed.zero_optimization.stage >= from_stage else 1.0
 
@@ -123,13 +124,13 @@ def _activations(config: Config, vocabulary: int, world: int) -> float:
     if model.characters is not None:
         # Maxima in float64, winners, sum, activation; gate, transform and output per highway.
         per_filter = 4.5 + 3 * model.characters.num_highway
-        kept += _distinct_words(words, vocabulary) * model.characters.num_filters * per_filter
+        kept += distinct_words(words, vocabulary) * model.characters.num_filters * per_filter
     if model.softmax.kind == "sampled":
         return kept + slots * min(vocabulary, model.softmax.num_negatives)
-    return kept + _full_softmax(slots, vocabulary)
+    return kept + full_softmax_values(slots, vocabulary)
 
 
-def _full_softmax(slots: float, vocabulary: int) -> float:
+def full_softmax_values(slots: float, vocabulary: int) -> float:
     """Return the number of values that the full softmax needs at a time.
 
     They are the logits of a chunk, their exp, the logits of the previous chunk, and a gap of the
@@ -138,7 +139,7 @@ def _full_softmax(slots: float, vocabulary: int) -> float:
     return 4 * min(slots * vocabulary, MAX_CHUNK_LOGITS)
 
 
-def _distinct_words(words: float, vocabulary: int) -> float:
+def distinct_words(words: float, vocabulary: int) -> float:
     """Return the expected number of distinct words among `words` words, by Zipf's law."""
     weights = 1 / np.arange(1, vocabulary + 1)
     return float((1 - np.exp(words * np.log1p(-weights / (weights.sum() + 1)))).sum())

@@ -1,0 +1,42 @@
+"""`bilm gpu-check` on the second device, where tensors of two devices cannot be mixed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from bilm.commands.gpu_check import main
+from tests.conftest import ROOT
+from tests.second_device.device import NAME, counting
+from tests.second_device.training import use_second_device
+
+
+@pytest.mark.parametrize("golden", [None, ROOT / "tests" / "golden"])
+def test_checks_pass(golden: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if golden is not None and os.environ.get("TRITON_INTERPRET"):
+        pytest.skip("Triton's interpreter takes minutes for the golden files")
+    use_second_device()
+    device, output = NAME, tmp_path / "table.md"
+    arguments = ["gpu-check", "--quick", "--device", device, "--output", str(output)]
+    monkeypatch.setattr(
+        sys, "argv", arguments + ([] if golden is None else ["--golden", str(golden)])
+    )
+    with counting() as counts:
+        code = main()
+    page = output.read_text(encoding="utf-8")
+    assert code == 0, page
+    assert counts.num_operators > 1000
+    backend = "triton" if os.environ.get("BILM_KERNELS") == "triton" else "torch"
+    kernels = [line for line in page.splitlines() if line.startswith("| kernel")]
+    assert all(f"; {backend} |" in line for line in kernels), page
+    not_run = {line.split(" | ")[0][2:] for line in page.splitlines() if "| not run |" in line}
+    assert not_run == {
+        "parity, tf32",
+        "1 and N ranks",
+        "product peak, tf32",
+        "step, small, tf32",
+        "embedding, small, tf32",
+    }
