@@ -43,7 +43,7 @@ def next_commands(config: Config, progress: Progress) -> str:
     run, corpus = shlex.quote(config.train.output_dir), shlex.quote(config.data.corpus)
     if progress.best_step is None:
         return (
-            f"finished. There is no best model without a held-out evaluation. Export the latest:\n"
+            f"finished. Nothing was evaluated, so no best model was saved. Export the latest:\n"
             f"  python -m bilm.commands.export {run} --which newest --model MODEL"
         )
     best = shlex.quote(str(Path(config.train.output_dir) / BEST_MODEL_DIRECTORY))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.launch.launching import build_demo_corpus, launch
+from tests.launch.launching import build_demo_corpus, end_started, launch
+
+
+@pytest.fixture(autouse=True)
+def _end_started_processes() -> Iterator[None]:
+    yield
+    end_started()
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -19,7 +20,9 @@ from safetensors.torch import load_file
 from bilm.training.checkpoints import MANIFEST_FILE
 from tests.conftest import ROOT
 
-TIMEOUT_SECONDS = 180
+TIMEOUT_SECONDS = 500  # generous, for busy machines; below the limit of a test
+
+STARTED: list[subprocess.Popen[bytes]] = []  # by `start`, since the last `end_started`
 
 TINY: dict[str, Any] = {
     "model": {
@@ -113,7 +116,7 @@ def start(
     """Start in the background, in a new process group, with `extra` environment variables."""
     output.parent.mkdir(parents=True, exist_ok=True)
     log = open(output.with_suffix(".log"), "ab")  # noqa: SIM115
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command_for(corpus, output, *overrides, ranks=ranks),
         stdout=log,
         stderr=log,
@@ -121,6 +124,19 @@ def start(
         cwd=ROOT,
         start_new_session=True,
     )
+    STARTED.append(process)
+    return process
+
+
+def end_started() -> None:
+    """Kill what a failed test has left running, so that it does not slow the next tests down."""
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            for one in tree_of(process):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.kill()
+            process.wait()
 
 
 def tree_of(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
