@@ -1,4 +1,4 @@
-# Every target creates .venv on first use and reuses it afterwards.
+# Every target creates .venv on first use and reuses it afterwards. `.dev` adds what tests need.
 PYTHON ?= python3
 BIN := .venv/bin
 DEMO := demo
@@ -16,10 +16,14 @@ help:                       ## list the targets
 .venv/.installed: pyproject.toml setup.py constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	touch $@
+
+.venv/.dev: .venv/.installed
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
-install: .venv/.installed   ## create .venv and install all dependencies into it
+install: .venv/.dev         ## create .venv and install all dependencies into it
 
 demo: .venv/.installed      ## run the whole pipeline on generated text (a few minutes)
 	$(BIN)/python -m data_tools.generate_demo --output $(DEMO)/text --seed 0 --overwrite
@@ -35,26 +39,26 @@ demo: .venv/.installed      ## run the whole pipeline on generated text (a few m
 		--mix trainable --which tfidf,untrained --output $(DEMO)/baselines >$(DEMO)/baselines.log
 	$(BIN)/python -m experiments.demo_summary $(DEMO)
 
-test: .venv/.installed      ## run all tests except the chaos tests
+test: .venv/.dev            ## run all tests except the chaos tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-check: .venv/.installed     ## run ruff, mypy and the fast tests
+check: .venv/.dev           ## run ruff, mypy and the fast tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -m 'not slow and not chaos' -n 2
 
-wheel: .venv/.installed     ## build dist/*.whl and install it with each extra alone (downloads packages)
+wheel: .venv/.dev           ## build dist/*.whl and install it with each extra alone (downloads packages)
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(BIN)/python -m tests.packaging.real_installs dist
 
 bench: .venv/.installed     ## run all benchmarks and write docs/performance.md (half an hour on an idle machine)
 	$(BIN)/python benchmarks/report.py
 
-gpu: .venv/.installed       ## check the GPUs of this machine and write docs/gpu.md (under 15 minutes)
+gpu: .venv/.dev             ## check the GPUs of this machine and write docs/gpu.md (under 15 minutes)
 	$(BIN)/python -m bilm.commands.gpu_check --golden tests/golden --output docs/gpu.md
 
-chaos: .venv/.installed     ## inject faults and write docs/reliability.md (under an hour)
+chaos: .venv/.dev           ## inject faults and write docs/reliability.md (under an hour)
 	$(BIN)/python -m tests.chaos
 
 results: .venv/.installed   ## repeat the experiments of docs/results.md (hours; DATA=DIR has the texts)

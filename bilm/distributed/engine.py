@@ -79,7 +79,9 @@ class Engine:
     @property
     def reads_late(self) -> bool:
         """Whether to call `step_if_finite` instead of `step`, which waits for an accelerator."""
-        return not self.is_partitioned and self._ranks.device.type != "cpu"
+        # Only fused optimizers accept the condition on the device.
+        is_fused = all(group.get("fused") for group in self._inner_optimizer.param_groups)
+        return is_fused and not self.is_partitioned and self._ranks.device.type != "cpu"
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the model's forward pass."""

@@ -10,19 +10,19 @@ an invalid configuration is rejected in well under a second.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
 from bilm.corpus.global_batch import RankShare
 from bilm.errors import ConfigError
 from bilm.files.sections import PositiveInt, Section, parse_section
-from bilm.files.strict_json import parse_json, read_json
+from bilm.files.strict_json import read_json
 from bilm.model.config import ModelConfig
 from bilm.model.precision import Precision
+from bilm.training.overrides import apply_override
 from bilm.training.shipped_configs import find_config
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
@@ -272,30 +272,5 @@ def load_config(path: Path | str, overrides: Sequence[str] = ()) -> Config:
     if not isinstance(tree, dict):
         raise ConfigError(f"{path} contains a {type(tree).__name__}; expected a JSON object")
     for override in overrides:
-        _apply_override(tree, override)
+        apply_override(tree, override)
     return parse_section(Config, tree, str(path))
-
-
-def _apply_override(tree: dict[str, Any], override: str) -> None:
-    path, equals, text = override.partition("=")
-    keys = path.split(".")
-    if not equals or len(keys) < 2 or not all(keys):
-        raise ConfigError(
-            f"the override {override!r} is not of the form section.key=value, "
-            "for example train.seed=1"
-        )
-    node: Any = tree
-    for key in keys[:-1]:
-        node = node.setdefault(key, {}) if isinstance(node, dict) else None
-    if not isinstance(node, dict):
-        raise ConfigError(f"the override {override!r} sets a key of a value that is not an object")
-    node[keys[-1]] = _override_value(text, override)
-
-
-def _override_value(text: str, override: str) -> Any:
-    """Return a JSON value, or the text itself if it is not JSON (so that paths need no quotes)."""
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):  # thousands of digits raise a plain ValueError
-        return text
-    return parse_json(text, f"the override {override!r}", ConfigError)

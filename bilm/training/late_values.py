@@ -10,14 +10,13 @@ class LateValues:
     """A copy of `values` on the host, which starts now and does not block."""
 
     def __init__(self, values: Tensor) -> None:
-        self._event: torch.cuda.Event | None = None
+        self._event: torch.Event | None = None
         self._host = values
         if not values.is_cpu:
             # Without pinned memory, CUDA would wait for the copy.
             self._host = torch.empty(values.shape, dtype=values.dtype, pin_memory=values.is_cuda)
             self._host.copy_(values, non_blocking=True)
-        if values.is_cuda:
-            self._event = torch.cuda.Event()
+            self._event = torch.Event(values.device)
             self._event.record()
 
     def read(self) -> Tensor:

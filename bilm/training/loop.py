@@ -24,12 +24,13 @@ from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, PretrainedBiLm
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS
 from bilm.training.config import Config
 from bilm.training.metrics import MetricsLog
-from bilm.training.model_inputs import StepInputs, read_inputs
+from bilm.training.model_inputs import read_inputs
 from bilm.training.optimizers import learning_rate_at
 from bilm.training.perplexity import loss_totals, perplexity
 from bilm.training.run_parts import RunParts, RunState
 from bilm.training.run_record import Progress, RunRecord, StepSums
 from bilm.training.step import PendingStep, finish_step, take_step
+from bilm.training.step_inputs import StepInputs
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ there, on the host, and the ids are checked there, so that a step on an accelera
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,9 +18,10 @@ from bilm.corpus.reader import Corpus
 from bilm.kernels.checks import check_ids
 from bilm.model.config import ModelConfig
 from bilm.model.devices import copy_to_device
-from bilm.model.softmax import SampledTargets
 from bilm.text.characters import NUM_CHARACTERS
 from bilm.text.vocabulary import IGNORED
+from bilm.training.input_copies import InputCopies, StartedCopies
+from bilm.training.step_inputs import StepInputs
 
 if TYPE_CHECKING:
     from bilm.training.run_parts import RunParts
@@ -53,28 +54,6 @@ def _host_tensors(
     return first, second, third
 
 
-@dataclass(frozen=True)
-class StepInputs:
-    """A micro-batch of a training step."""
-
-    micro: int
-    num_predictions: int  # per direction
-    words: Tensor
-    word_index: Tensor
-    targets: Tensor
-    sampled: SampledTargets | None  # None for the full softmax
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> StepInputs:
-        """Apply a function, such as a copy to a device, to every tensor."""
-        return replace(
-            self,
-            words=function(self.words),
-            word_index=function(self.word_index),
-            targets=function(self.targets),
-            sampled=None if self.sampled is None else self.sampled.map(function),
-        )
-
-
 def prepare_inputs(parts: RunParts, batch: Batch) -> StepInputs:
     """Convert a batch, with its negatives, to tensors on the host: in pinned memory for CUDA."""
     model, device = parts.engine.model, parts.ranks.device
@@ -89,16 +68,16 @@ def read_inputs(parts: RunParts, start: int) -> Generator[list[StepInputs], None
 
     On an accelerator, the copies of the next step start before a step is returned.
     """
-    stop, device = max(start, parts.num_steps), parts.ranks.device
-    workers = parts.config.data.num_workers
+    stop, workers = max(start, parts.num_steps), parts.config.data.num_workers
+    copies, num_ahead = InputCopies(parts.ranks.device), int(parts.ranks.device.type != "cpu")
     batches = parts.stream.read_as(lambda batch: prepare_inputs(parts, batch), start, stop, workers)
-    ahead: list[list[StepInputs]] = []
+    ahead: deque[StartedCopies] = deque()
     try:
         for _ in range(start, stop):
             inputs = [next(batches) for _ in range(parts.stream.accumulation)]
-            ahead.append([each.map(lambda t: copy_to_device(t, device)) for each in inputs])
-            if device.type == "cpu" or len(ahead) > 1:
-                yield ahead.pop(0)
-        yield from ahead
+            ahead.append(copies.start(inputs))
+            if len(ahead) > num_ahead:
+                yield copies.finish(ahead.popleft())
+        yield from map(copies.finish, ahead)
     finally:
         batches.close()

@@ -109,17 +109,19 @@ STATE_NAMES = {
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
     """Return the published Adagrad (its sums of squares start above zero), Adam, or AdamW.
 
-    All dense weights are updated in one fused call, five times as fast as torch's default. Tables
-    with sparse gradients are updated by row, which AdamW does not support.
+    All dense weights are updated in one fused call where PyTorch has it for the device of the
+    model; on the CPU this is five times as fast as torch's default. Tables with sparse gradients
+    are updated by row, which AdamW does not support.
     """
     parameters = list(model.parameters())
+    is_fused = has_fused(config.name, parameters[0].device.type)
     if config.name == "adagrad":
         return RowAdagrad(
             parameters,
             lr=config.learning_rate,
             initial_accumulator_value=config.initial_accumulator,
             eps=config.epsilon,
-            fused=True,
+            fused=is_fused,
         )
     kind = RowAdam if config.name == "adam" else torch.optim.AdamW
     return kind(
@@ -128,8 +130,14 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Op
         betas=config.betas,
         eps=config.epsilon,
         weight_decay=config.weight_decay,
-        fused=True,
+        fused=is_fused,
     )
+
+
+def has_fused(name: str, device_type: str) -> bool:
+    """Return whether PyTorch has a fused optimizer for the device (older releases: not Adagrad)."""
+    key = torch._C._dispatch_key_for_device(device_type)
+    return torch._C._dispatch_has_computed_kernel_for_dispatch_key(f"aten::_fused_{name}_", key)
 
 
 def learning_rate_at(config: OptimizerConfig, step: int, num_steps: int) -> float:

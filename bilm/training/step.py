@@ -19,10 +19,10 @@ from bilm.kernels.sparse_rows import coalesced
 from bilm.model.bilstm import BiLstmState
 from bilm.model.language_model import training_objective
 from bilm.training.late_values import LateValues
-from bilm.training.model_inputs import StepInputs
 from bilm.training.optimizers import learning_rate_at
 from bilm.training.run_parts import RunParts, RunState
 from bilm.training.run_record import StepSums
+from bilm.training.step_inputs import StepInputs
 
 MAX_PLACES = 5  # of sentences, in the message about a loss that is not finite
 

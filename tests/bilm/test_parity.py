@@ -91,13 +91,13 @@ FAULTS = {
         (TRACE, EMBEDDINGS),
     ),
     "skip missing": Fault(
-        "and layer > 0 else y",
-        "and False else y",
+        "is_added = self.config.skip_connections and layer > 0",
+        "is_added = False",
         (TRACE, EMBEDDINGS),
     ),
     "skip at the first layer too": Fault(
-        "and layer > 0 else y",
-        "else y",
+        "is_added = self.config.skip_connections and layer > 0",
+        "is_added = self.config.skip_connections",
         (TRACE, EMBEDDINGS),
     ),
     "factor unroll_steps dropped": Fault(
@@ -126,8 +126,8 @@ FAULTS = {
         (TRACE, EMBEDDINGS),
     ),
     "state not carried": Fault(
-        "state.cell[direction, layer]",
-        "0 * state.cell[0, 0]",
+        "LayerState(state.cell[:, layer], ",
+        "LayerState(0 * state.cell[:, layer], ",
         (TRACE,),
     ),
     "accidental hits kept": Fault(

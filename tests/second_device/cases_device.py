@@ -75,6 +75,26 @@ def test_copies_that_do_not_block_are_not_synchronizations(device: str) -> None:
     assert counts.num_synchronizations == 0
 
 
+def test_counts_streams_and_events(device: str) -> None:
+    on_host, stream = torch.ones(3), torch.Stream(torch.device(device))
+    default = torch.accelerator.current_stream()
+    assert stream != default
+    with counting() as counts:
+        torch.accelerator.set_stream(stream)
+        copied = on_host.to(device, non_blocking=True)
+        event = stream.record_event()
+        torch.accelerator.set_stream(default)
+        default.wait_event(event)
+        copied.record_stream(default)
+        event.synchronize()
+    assert counts.operators == {
+        "copy to device on a side stream": 1,
+        "wait for event": 1,
+        "aten::record_stream": 1,
+    }
+    assert counts.synchronizations == {"event": 1}
+
+
 def test_counting_starts_at_zero(device: str) -> None:
     torch.ones(2, device=device).sum().item()
     with counting() as counts:

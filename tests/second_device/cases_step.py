@@ -118,8 +118,11 @@ def count_step(run: Run, monkeypatch: pytest.MonkeyPatch) -> StepCounts:
 def test_step_is_within_its_budget(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = count_step(run, monkeypatch)
     print(counts.operators.total(), "operators:", counts.operators)
-    assert counts.synchronizations == {}
-    assert counts.operators["copy to device"] == COPIED_INPUTS
+    assert counts.synchronizations == {"event": 1}  # the values of the step before
+    assert counts.operators["copy to device on a side stream"] == COPIED_INPUTS
+    assert counts.operators["copy to device"] == 0
+    assert counts.operators["wait for event"] == 1
+    assert counts.operators["aten::record_stream"] == COPIED_INPUTS
     assert counts.operators["copy to host"] == 1
     if availability.available():
         assert counts.operators["launch"] > 100
@@ -134,7 +137,7 @@ def test_budget_includes_values_that_are_read(run: Run, monkeypatch: pytest.Monk
         return objective(losses, rows)
 
     monkeypatch.setattr(step_module, "training_objective", waiting)
-    assert count_step(run, monkeypatch).synchronizations == {"item": 1}
+    assert count_step(run, monkeypatch).synchronizations == {"item": 1, "event": 1}
 
 
 class HostTensors(TorchDispatchMode):

@@ -10,10 +10,12 @@ counted, by their cause:
 - `item`: reading a value of a tensor, also by `bool(tensor)` or `tensor.tolist()` of one element;
 - `copy to host` and `copy to device`, unless they are `non_blocking`. On CUDA, a copy that is not
   blocking has an effect only for pinned memory; here it is not counted for any memory;
+- `event`: waiting for an event;
 - operators of which CUDA copies a size or a result to the host: `nonzero`, `unique`, an index by a
   mask of booleans, and similar ones.
 
-The second device shows neither the speed of kernels nor streams nor races.
+The second device shows neither the speed of kernels nor races. It counts the copies on a stream
+other than the default one, and the waits of a stream for an event.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -62,6 +63,10 @@ void count(Counts& counts, const std::string& name) {
 
 // ---- Memory and the device itself --------------------------------------------------------------
 
+// Streams and events are counted, but order nothing: every operator has finished when it returns.
+thread_local c10::StreamId current_stream = 0;
+std::atomic<c10::StreamId> num_streams{0};
+
 struct Allocator final : c10::Allocator {
   c10::DataPtr allocate(size_t size) override {
     void* data = size ? std::malloc(size) : nullptr;
@@ -86,15 +91,24 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::Stream getStream(c10::Device) const override {
+    return c10::Stream(c10::Stream::UNSAFE, kDevice, current_stream);
+  }
+  c10::Stream getDefaultStream(c10::Device) const override {
     return c10::Stream(c10::Stream::DEFAULT, kDevice);
   }
-  c10::Stream getDefaultStream(c10::Device device) const override { return getStream(device); }
-  c10::Stream getNewStream(c10::Device device, int) const override { return getStream(device); }
-  c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
+  c10::Stream getNewStream(c10::Device, int) const override {
+    return c10::Stream(c10::Stream::UNSAFE, kDevice, ++num_streams);
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    const auto before = getStream(kDevice);
+    current_stream = stream.id();
+    return before;
+  }
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
   void record(void**, const c10::Stream&, const c10::DeviceIndex,
               const c10::EventFlag) const override {}
-  void block(void*, const c10::Stream&) const override {}
+  void block(void*, const c10::Stream&) const override { count(operator_counts, "wait for event"); }
+  void synchronizeEvent(void*) const override { count(synchronization_counts, "event"); }
   bool queryEvent(void*) const override { return true; }
   void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
   bool queryStream(const c10::Stream&) const override { return true; }
@@ -166,7 +180,7 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_
   const bool is_local = is_ours(self) && is_ours(target);
   const std::string name =
       is_local ? "copy" : is_ours(target) ? "copy to device" : "copy to host";
-  count(operator_counts, name);
+  count(operator_counts, current_stream == 0 ? name : name + " on a side stream");
   if (!is_local && !non_blocking) count(synchronization_counts, name);
   on_host(target).copy_(on_host(self));
   return target;
@@ -182,6 +196,8 @@ at::Scalar item(const at::Tensor& self) {
   count(synchronization_counts, "item");
   return at::native::_local_scalar_dense_cpu(on_host(self));
 }
+
+void record_stream(at::Tensor&, at::Stream) { count(operator_counts, "aten::record_stream"); }
 
 at::Tensor& set_storage(at::Tensor& result, at::Storage storage, int64_t offset,
                         c10::IntArrayRef size, c10::IntArrayRef stride) {
@@ -352,6 +368,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from", &copy_from);
   m.impl("_copy_from_and_resize", &copy_from_and_resize);
   m.impl("_local_scalar_dense", &item);
+  m.impl("record_stream", &record_stream);
   m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   m.impl("view", TORCH_FN(at::native::view));
   m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

@@ -6,7 +6,7 @@ from torch import nn
 
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.training.config import OptimizerConfig
-from bilm.training.optimizers import build_optimizer, learning_rate_at
+from bilm.training.optimizers import build_optimizer, has_fused, learning_rate_at
 
 
 def parameters() -> tuple[nn.Parameter, nn.Parameter]:
@@ -61,3 +61,9 @@ def test_learning_rate_follows_schedule(decay: str, expected: list[float]) -> No
     config = OptimizerConfig.model_validate({"warmup_steps": 2, "decay": decay})
     rates = [learning_rate_at(config, step, 6) for step in range(6)]
     assert rates == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["adagrad", "adam", "adamw"])
+def test_fused_optimizers_are_used_where_they_exist(name: str) -> None:
+    assert has_fused(name, "cpu")
+    assert not has_fused(name, "hpu")  # a device without them in this build of PyTorch
