@@ -280,7 +280,7 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, nargs="+", help="an .npz file of figures")
+    parser.add_argument("file", type=Path, nargs="+", help="an .npz file of reference values")
     arguments = parser.parse_args()
     all_passed = True
     for path in arguments.file:
