@@ -83,8 +83,9 @@ def run(root: Path, command: list[str]) -> Figures:
 
 
 def figures_of(line: dict[str, Any]) -> list[tuple[str, float]]:
-    """Return the times in a line of output, labelled by its strings and integers."""
-    label = ", ".join(str(value) for value in line.values() if isinstance(value, str | int))
+    """Return the times in a line of output, labelled by its strings and its other integers."""
+    settings = [value for key, value in line.items() if key not in ("median", "least", "greatest")]
+    label = ", ".join(str(value) for value in settings if isinstance(value, str | int))
     times = [(f"{label} {key}", float(line[key])) for key in TIMES if key in line]
     rates = [(f"{label} {key}", 1.0 / float(line[key])) for key in RATES if key in line]
     if label.startswith("ms_") and "median" in line:

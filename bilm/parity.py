@@ -281,7 +281,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("file", type=Path, nargs="+", help="an .npz file of figures")
+    parser.add_argument("file", type=Path, nargs="+", help="an .npz file of reference values")
     parser.add_argument("--device", default=AUTO, help=DEVICE_HELP)
     arguments = parser.parse_args()
     all_passed = True

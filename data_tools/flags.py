@@ -121,7 +121,7 @@ def add_tokenizer_flags(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=DEFAULT_PIECES,
         metavar="N",
-        help="number of pieces of a trained sentencepiece model (default: %(default)s)",
+        help="number of pieces if a sentencepiece model is trained (default: %(default)s)",
     )
     add("--lowercase", action="store_true", help="lowercase the text before tokenizing")
 

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.output.suffix not in (".csv", ".jsonl"):
         raise ConfigError(f"--output is {arguments.output}; its name must end in .csv or .jsonl")
     if arguments.output.is_dir():
-        raise ConfigError(f"--output is {arguments.output}, which is a directory; name a file")
+        raise ConfigError(f"--output is {arguments.output}, a directory; pass a file path")
     check_writable(arguments.output)
     texts = read_texts(
         arguments.input,

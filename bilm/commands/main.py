@@ -26,16 +26,18 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "pretrain": Command("bilm.commands.pretrain", "train a biLM, or resume a run"),
-    "plan": Command("bilm.commands.pretrain", "print the resources of a run", ("--plan",)),
+    "plan": Command("bilm.commands.pretrain", "estimate the resources of a run", ("--plan",)),
     "evaluate": Command("bilm.commands.evaluate", "measure held-out perplexity"),
     "export": Command("bilm.commands.export", "write the model of a run to a directory"),
     "convert": Command("bilm.commands.convert", "convert from or to the published files"),
     "embed": Command("bilm.commands.embed", "write the vectors of a text file"),
     "parity": Command("bilm.parity", "compare bilm with the original implementation"),
     "gpu-check": Command("bilm.commands.gpu_check", "check bilm on the GPUs of this machine"),
-    "config": Command("bilm.commands.config", "check a configuration and print its defaults"),
+    "config": Command("bilm.commands.config", "print a configuration with its defaults"),
     "data build-corpus": Command("data_tools.build_corpus", "build a corpus from text"),
-    "data build-vocab": Command("data_tools.build_vocab", "count text and write its vocabulary"),
+    "data build-vocab": Command(
+        "data_tools.build_vocab", "count the words of a text and write its vocabulary"
+    ),
     "data build-shards": Command("data_tools.build_shards", "build a corpus, given a vocabulary"),
     "data inspect": Command("data_tools.inspect_corpus", "describe and verify a corpus"),
     "data generate-demo": Command("data_tools.generate_demo", "generate the text of the demo"),
@@ -43,7 +45,7 @@ COMMANDS = {
     "tasks predict": Command("downstream.predict", "classify a file of texts"),
     "tasks baselines": Command("downstream.baselines.__main__", "train and score baselines"),
     "tasks layers": Command("downstream.analyses.layers", "compare all layers with single ones"),
-    "tasks penalty": Command("downstream.analyses.penalty", "compare penalties of the mix"),
+    "tasks penalty": Command("downstream.analyses.penalty", "compare penalties on the mix"),
     "tasks sample-efficiency": Command(
         "downstream.analyses.sample_efficiency", "compare training set sizes"
     ),

@@ -100,13 +100,18 @@ def _parse() -> Options:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--config", type=Path, required=True, help="file, or shipped name (big)")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        required=True,
+        help="configuration file, or the name of a shipped one, such as big",
+    )
     parser.add_argument("--fresh", action="store_true", help="fail if output_dir contains a run")
     parser.add_argument(
         "--allow-changes",
         action="store_true",
-        help="resume although settings that affect the result have changed, such as the learning "
-        "rate",
+        help="resume even if settings that affect the result, such as the learning rate, have "
+        "changed",
     )
     parser.add_argument(
         "--plan",

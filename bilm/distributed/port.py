@@ -25,7 +25,7 @@ def check_port() -> None:
     with socket.create_server(("", 0)) as unused:
         other = unused.getsockname()[1]
     raise ConfigError(
-        f"port {port}, on which the ranks of this run would meet, is in use, probably by another "
+        f"port {port}, through which the ranks of this run connect, is in use, probably by another "
         f"run on this machine. Pass a free one to the launcher: deepspeed --master_port {other} "
         f"launch/... (or torchrun --master_port {other}, or --rdzv-endpoint localhost:{other})"
     )

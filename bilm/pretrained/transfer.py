@@ -31,7 +31,7 @@ def initialize_from(model: BiLm, vocabulary: Vocabulary, path: Path) -> None:
     ]
     if differing:
         raise ConfigError(
-            f"train.init_from is {path}, whose model has another configuration:\n  "
+            f"train.init_from is {path}, whose model has a different configuration:\n  "
             + "\n  ".join(differing)
         )
     source_weights = dict(source.model.named_parameters())

@@ -98,7 +98,7 @@ class Vocabulary:
             if word.strip() != word or len(word.split()) != 1:
                 raise CorpusError(
                     f"line {line} of {source} is {word!r}; each line must contain one word "
-                    "without whitespace"
+                    "without white space"
                 )
             first = seen.setdefault(word, line)
             if first != line:

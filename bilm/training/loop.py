@@ -44,7 +44,8 @@ def next_commands(config: Config, progress: Progress) -> str:
     run, corpus = shlex.quote(config.train.output_dir), shlex.quote(config.data.corpus)
     if progress.best_step is None:
         return (
-            f"finished. Nothing was evaluated, so no best model was saved. Export the latest:\n"
+            "finished. Nothing was evaluated, so no best model was saved. To export the latest "
+            "checkpoint:\n"
             f"  python -m bilm.commands.export {run} --which newest --model MODEL"
         )
     best = shlex.quote(str(Path(config.train.output_dir) / BEST_MODEL_DIRECTORY))

@@ -170,8 +170,8 @@ class RunRecord(Section):
             tree = tree | {"changeable": None}
         elif version != VERSION:
             raise CheckpointError(
-                f"{path} has format version {version}; this version of bilm reads version "
-                f"{VERSION}. Use the version of bilm that wrote it"
+                f"{path} has format version {version}; this version of bilm reads versions "
+                f"{VERSION_WITHOUT_CHANGEABLE} and {VERSION}. Use the version of bilm that wrote it"
             )
         return cls.from_json(tree, str(path))
 

@@ -95,8 +95,8 @@ class FinalOrder:
         frequent = int(np.count_nonzero(self.counts[special:] >= max(min_count, 1)))
         if not frequent:
             raise CorpusError(
-                f"no word occurs {min_count} times in the training text, so the vocabulary would "
-                "be empty; decrease --min-count"
+                f"no word occurs at least {min_count} times in the training text, so the "
+                "vocabulary would be empty; decrease --min-count"
             )
         return min(special + frequent, max_vocab)
 

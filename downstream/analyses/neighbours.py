@@ -1,7 +1,7 @@
 """Compare a word across sentences: `python -m downstream.analyses.neighbours --word play ...`.
 
-For each layer, lists the occurrences of the word whose vectors are nearest by cosine to those of a
-few queries, with their sentences, and plots all occurrences in two dimensions (PCA). Layer 0 has no
+For each layer, lists the occurrences of the word whose vectors are nearest to those of a few
+queries by cosine similarity, and plots all occurrences in two dimensions (PCA). Layer 0 has no
 context: all occurrences of one spelling have the same vector. With labelled text, the plot is
 colored by label, and the share of neighbours with the label of the query is measured.
 """
@@ -115,8 +115,8 @@ def _parse(argv: Sequence[str] | None) -> NeighbourOptions:
         "downstream.classify",
     )
     parser.add_argument("--word", required=True, help="the word; case is ignored")
-    parser.add_argument("--output", type=Path, required=True, help="directory of the page")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing page")
+    parser.add_argument("--output", type=Path, required=True, help="directory of the report")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing report")
     parser.add_argument(
         "--query",
         action="append",

@@ -63,8 +63,8 @@ def _parse(argv: Sequence[str] | None) -> ProbeOptions:
     parser.add_argument(
         "--test", type=Path, required=True, help="CoNLL-U file to test on, plain or .gz"
     )
-    parser.add_argument("--output", type=Path, required=True, help="directory of the page")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing page")
+    parser.add_argument("--output", type=Path, required=True, help="directory of the report")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing report")
     parser.add_argument(
         "--tags", choices=sorted(COLUMNS), default="upos", help="column of tags (default: upos)"
     )

@@ -61,7 +61,7 @@ class DataSettings(Section):
     tokenized: bool = Field(
         False, description="the texts are tokenized, with spaces between words; skip the tokenizer"
     )
-    max_words: PositiveInt = Field(DEFAULT_MAX_WORDS, description="words to keep of longer texts")
+    max_words: PositiveInt = Field(DEFAULT_MAX_WORDS, description="longer texts are truncated")
 
 
 class MixSettings(Section):
@@ -124,7 +124,7 @@ class HeadSettings(Section):
     )
     elmo_at: Literal["input", "output", "both"] = Field(
         "input",
-        description="where the mix enters bilstm and gru; with both, there are two separate mixes",
+        description="concatenate a mix with the input or output of bilstm and gru, or with both",
     )
 
     @property
@@ -162,7 +162,7 @@ class TrainingSettings(Section):
     )
     epochs: PositiveInt | None = Field(
         None,
-        description="maximum number (default: 12 for mean, max and mean_max, 6 for the others)",
+        description="maximum number of epochs (default: 12 for mean, max and mean_max, else 6)",
     )
     patience: PositiveInt = Field(
         4, description="stop after this many epochs without a better validation accuracy"
@@ -170,7 +170,7 @@ class TrainingSettings(Section):
     batch_size: Annotated[int, Field(ge=2)] | None = Field(
         None,
         description="texts per step (default: 512 for mean, max and mean_max, 64 for the others, "
-        "less for small data sets)",
+        "fewer for small data sets)",
     )
     learning_rate: Annotated[float, Field(gt=0)] | None = Field(
         None,
@@ -188,7 +188,7 @@ class FineTuneSettings(Section):
     enabled: bool = Field(False, description="fine-tune the biLM on the training texts first")
     epochs: PositiveInt = Field(1, description="epochs over the training texts")
     learning_rate: Annotated[float, Field(gt=0)] = Field(
-        0.05, description="learning rate of Adagrad, as in pretraining"
+        0.05, description="learning rate of Adagrad, the optimizer of fine-tuning"
     )
     batch_size: PositiveInt = Field(32, description="number of rows of the batch")
     heldout_share: Annotated[float, Field(gt=0, lt=1)] = Field(
@@ -228,7 +228,7 @@ class BaselineSettings(ComputeSettings):
     """The settings of `downstream.baselines`: an experiment in which a biLM is optional."""
 
     model: Name | None = Field(None, description="a run, a model directory, or published files")
-    output: Name = Field(description="directory of the report; it must not exist")
+    output: Name = Field(description="directory of the report; see --overwrite")
     overwrite: bool = Field(False, description="replace an existing report when the run is done")
     cache: Name | None = Field(
         None,

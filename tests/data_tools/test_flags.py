@@ -17,7 +17,7 @@ from tests.data_tools.corpus_building import reject
         (["--heldout", "nowhere.txt"], r"--heldout nowhere\.txt: no such file"),
         (["--workers", "0"], r"--workers is 0; it must be at least 1"),
         (["--max-vocab", "3"], r"--max-vocab is 3; it must be at least 4"),
-        (["--min-count", "9"], r"no word occurs 9 times.*decrease --min-count"),
+        (["--min-count", "9"], r"no word occurs at least 9 times.*decrease --min-count"),
         (["--pieces", "10"], r"--pieces is 10; it must be at least 300"),
         (["--shard-words", "0"], r"--shard-words is 0"),
         (["--seed", "-1"], r"--seed is -1; it must be at least 0"),

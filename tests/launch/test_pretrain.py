@@ -207,7 +207,7 @@ def test_starts_from_another_model(corpus: Path, sampled: Path, tmp_path: Path) 
         ranks=None,
         code=2,
     )
-    assert "another configuration" in done.stderr
+    assert "a different configuration" in done.stderr
     assert "model.lstm" in done.stderr
 
 

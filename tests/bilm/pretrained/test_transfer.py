@@ -56,5 +56,7 @@ def test_initializes_softmax_that_the_source_lacks(tmp_path: Path) -> None:
 
 def test_rejects_another_configuration(tmp_path: Path) -> None:
     PretrainedBiLm(make_model(0, OLD), OLD).save_pretrained(tmp_path / "model")
-    with pytest.raises(ConfigError, match=r"another configuration:\n  model\.lstm: .*'cell_clip'"):
+    with pytest.raises(
+        ConfigError, match=r"a different configuration:\n  model\.lstm: .*'cell_clip'"
+    ):
         initialize_from(make_model(1, NEW, lstm={"cell_clip": 2.0}), NEW, tmp_path / "model")

@@ -37,7 +37,7 @@ def test_sorts_types_by_decreasing_count() -> None:
     assert order.vocabulary_size(100, 1) == 7
     assert order.vocabulary_size(5, 1) == 5
     assert order.vocabulary_size(100, 3) == 4
-    with pytest.raises(CorpusError, match="no word occurs 6 times"):
+    with pytest.raises(CorpusError, match="no word occurs at least 6 times"):
         order.vocabulary_size(100, 6)
 
 
