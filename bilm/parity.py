@@ -55,7 +55,7 @@ def compare(path: Path, device_name: str = AUTO, precision: Precision = "float32
     arrays, device = _read(path), choose_device(device_name)
     with precision_context(device, precision):
         if "loss" in arrays and "options" in arrays:
-            return _compare_trace(arrays, str(path), device)
+            return _compare_trace(arrays, str(path), device, precision)
         if "batch0/char_ids" in arrays:
             embedder = Embedder.from_pretrained(path.parent, device=device, precision=precision)
             return _compare_embeddings(embedder, arrays)
@@ -76,7 +76,9 @@ def _read(path: Path) -> Arrays:
         raise CheckpointError(f"{path} is not an .npz file of plain arrays: {e}") from None
 
 
-def _compare_trace(arrays: Arrays, source: str, device: torch.device) -> Differences:
+def _compare_trace(
+    arrays: Arrays, source: str, device: torch.device, precision: Precision
+) -> Differences:
     options = parse_json(str(arrays["options"]), f"options of {source}", CheckpointError)
     config, vocabulary_size = model_config_from_options(options, f"options of {source}")
     if config.dropout or config.softmax.kind == "sampled":
@@ -85,6 +87,7 @@ def _compare_trace(arrays: Arrays, source: str, device: torch.device) -> Differe
             "not contain; only a trace with dropout 0 and sample_softmax false can be replayed"
         )
     model = BiLm(config, vocabulary_size).to(device).train()
+    model.training_precision = precision
     for parameter, initial in _weights(model, arrays, "init/"):
         parameter.copy_(torch.from_numpy(initial))
     learning_rate = float(options.get("learning_rate", 0.2))

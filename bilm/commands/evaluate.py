@@ -21,7 +21,7 @@ from bilm.distributed.port import check_port
 from bilm.distributed.process import rank_numbers, share_cores
 from bilm.errors import CheckpointError, ConfigError, CorpusError, run_command
 from bilm.model.devices import AUTO, DEVICE_HELP, choose_device
-from bilm.model.precision import PRECISION_HELP, Precision, precision_context
+from bilm.model.precision import PRECISION_HELP, Precision
 
 if TYPE_CHECKING:
     from bilm.corpus.reader import Corpus
@@ -119,8 +119,8 @@ def _evaluate(options: Options) -> Perplexity:
             source = PretrainedBiLm.open(options.model)
             _check_fit(source, corpus, options)
             text = _open_text(corpus, options, ranks, source.model.config.characters)
-            with precision_context(device, options.precision):
-                totals = loss_totals(source.model.to(device), text, device)
+            source.model.evaluation_precision = options.precision
+            totals = loss_totals(source.model.to(device), text, device)
         totals = totals.sum_over_ranks(ranks)
     return totals.perplexity(text)
 

@@ -173,7 +173,7 @@ def _choose_device(local_rank: int) -> torch.device:
         accelerator = None
     if accelerator is None or accelerator.type == "mps":  # which does not support float64
         return torch.device("cpu")
-    torch.accelerator.set_device_index(local_rank)
+    torch.get_device_module(accelerator).set_device(local_rank)
     return torch.device(accelerator.type, local_rank)
 
 

@@ -36,7 +36,8 @@ class BiLm(nn.Module):
         super().__init__()
         self.config = config
         self.vocabulary_size = vocabulary_size
-        self.training_precision: Precision = "float32"  # evaluation is always in float32
+        self.training_precision: Precision = "float32"
+        self.evaluation_precision: Precision = "float32"
         dim = config.lstm.projection_dim
         self.encoder: TokenEncoder | WordEmbedding
         if config.characters is not None:
@@ -120,7 +121,7 @@ class BiLm(nn.Module):
         rate, num_layers = self.config.dropout, self.config.lstm.num_layers
         seed = active_seed(self.training, rate, dropout_seed)
         # Entered here, because DeepSpeed switches off an autocast outside of forward.
-        precision = self.training_precision if self.training else "float32"
+        precision = self.training_precision if self.training else self.evaluation_precision
         with precision_context(self.softmax.bias.device, precision):
             layers, next_state = self.layers(words, inverse, state, dropout_seed=seed)
             tops = [dropout(x[-1], rate, seed, num_layers, d) for d, x in enumerate(layers)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Precision = Literal["float32", "tf32", "bfloat16"]
 PRECISION_HELP = "precision of matrix products; tf32 is for CUDA devices (default: float32)"
 
-_tf32_lock = threading.RLock()  # PyTorch's TF32 settings are those of the whole process
+_cuda_lock = threading.RLock()  # PyTorch's settings are those of the whole process
 
 
 def check_precision(precision: str) -> None:
@@ -37,43 +37,42 @@ def precision_context(device: torch.device, precision: Precision) -> Iterator[No
     """Compute matrix products on `device` in this precision within the context.
 
     Enter it inside of the code that DeepSpeed calls, since DeepSpeed disables an outer autocast.
-    The backward pass needs the context only for TF32: its products have the dtypes of the forward
-    pass. Threads that use CUDA devices in this context wait for each other.
+    An autocast outside of it has no effect. The backward pass needs the context only for TF32: its
+    products have the dtypes of the forward pass. Do not read PyTorch's older TF32 settings, such as
+    `allow_tf32`, within the context. Threads that use CUDA devices in it wait for each other.
     """
     import torch
 
     check_precision(precision)
-    if device.type == "cuda":
-        with _tf32_lock, _tf32_set(precision == "tf32"):
-            if precision != "bfloat16":
-                yield
-            else:
-                with torch.autocast(device.type, torch.bfloat16):
-                    yield
-    elif precision == "bfloat16":
-        with torch.autocast(device.type, torch.bfloat16):
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+    if device.type != "cuda":
+        with autocast:
             yield
-    else:
+        return
+    with _cuda_lock, _cuda_settings(is_tf32=precision == "tf32"), autocast:
         yield
 
 
 @contextmanager
-def _tf32_set(is_enabled: bool) -> Iterator[None]:
-    """Switch TF32 on or off for products, convolutions and LSTMs."""
+def _cuda_settings(is_tf32: bool) -> Iterator[None]:
+    """Switch TF32 on or off for products, convolutions and LSTMs; sum bfloat16 in float32."""
     import torch
 
     cudnn: Any = torch.backends.cudnn
     matmul: Any = torch.backends.cuda.matmul
-    value: bool | str = is_enabled
-    name, owners = "allow_tf32", [matmul, cudnn]
+    settings: list[tuple[Any, str, object]] = [
+        (matmul, "allow_bf16_reduced_precision_reduction", False)
+    ]
     if hasattr(cudnn, "conv"):  # PyTorch 2.9 and later, where the older names emit a warning
-        value = "tf32" if is_enabled else "ieee"
-        name, owners = "fp32_precision", [matmul, cudnn.conv, cudnn.rnn]
-    before = [getattr(owner, name) for owner in owners]
+        value = "tf32" if is_tf32 else "ieee"
+        settings += [(owner, "fp32_precision", value) for owner in (matmul, cudnn.conv, cudnn.rnn)]
+    else:
+        settings += [(owner, "allow_tf32", is_tf32) for owner in (matmul, cudnn)]
+    before = [getattr(owner, name) for owner, name, _ in settings]
     try:
-        for owner in owners:
+        for owner, name, value in settings:
             setattr(owner, name, value)
         yield
     finally:
-        for owner, old in zip(owners, before, strict=True):
+        for (owner, name, _), old in zip(settings, before, strict=True):
             setattr(owner, name, old)

@@ -48,7 +48,9 @@ class StepTime:
     @property
     def seconds(self) -> float:
         """The time of the step."""
-        return max(self.device, self.launches) + self.exchange
+        if self.exchange:  # the exchange of sparse rows waits for the device
+            return self.device + self.launches + self.exchange
+        return max(self.device, self.launches)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Everything random is a function of (seed, step), and so are the batch and the learning rate of
 a step. The state of a run is therefore its weights, the optimizer's state, the carried LSTM state
-and `Progress`. Regardless of how a run stops, the same command resumes it, bit for bit, from the
-latest intact checkpoint.
+and `Progress`. Regardless of how a run stops, the same command resumes it from the latest intact
+checkpoint: on the CPU bit for bit, on a GPU up to sums whose order varies there.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class Run:
         where they are needed now.
         """
         parts, state, log = self.parts, self.state, self.log
-        is_inspected = self._is_inspection_due()
+        is_inspected = self._is_inspection_due() and log is not None
         self._pending.append(take_step(parts, state, batches, is_inspected))
-        is_late = parts.engine.reads_late and not is_inspected and not self._are_values_due()
+        is_late = parts.engine.reads_late and not self._are_values_due()
         must_stop = self._finish_steps(num_pending=int(is_late))
         state.progress = state.progress.after_step()
         step = state.progress.step
@@ -134,16 +134,20 @@ class Run:
         return must_stop
 
     def _are_values_due(self) -> bool:
-        """Return whether the next step is the last one, or logged, evaluated or saved."""
+        """Return whether the next step is the last one, or logged, inspected, evaluated or saved.
+
+        The answer is the same on all ranks, which must leave the loop after the same step.
+        """
         step, train = self.state.progress.step + 1, self.parts.config.train
         evaluation = train.evaluation.every_steps or self.parts.stream.steps_per_epoch
         intervals = (train.log.every_steps, train.checkpoints.every_steps, evaluation)
-        return step == self.parts.num_steps or any(step % every == 0 for every in intervals)
+        is_due = step == self.parts.num_steps or any(step % every == 0 for every in intervals)
+        return is_due or self._is_inspection_due()
 
     def _is_inspection_due(self) -> bool:
         every = self.parts.config.train.log.histograms_every_steps
         is_due = every is not None and (self.state.progress.step + 1) % every == 0
-        return is_due and self.log is not None and not self.parts.engine.is_partitioned
+        return is_due and not self.parts.engine.is_partitioned
 
     def _training_figures(self) -> dict[str, float]:
         """Return the averages since the last line of metrics.jsonl."""

@@ -218,6 +218,8 @@ def build_engine(config: Config, model: BiLm, ranks: Ranks) -> Engine:
 def deepspeed_settings(config: Config) -> dict[str, Any]:
     """Return DeepSpeed's configuration: its section, and values derived from other sections."""
     section = config.deepspeed.model_dump(mode="json", exclude_none=True)
+    # DeepSpeed's own timer would wait for the device twice in every step.
+    section["timers"] = {"throughput": {"enabled": False}}
     section["gradient_clipping"] = 0.0  # set explicitly, since DeepSpeed clips at 1.0 by default
     if config.deepspeed.zero_optimization.stage > 0:
         section["gradient_clipping"] = config.train.max_gradient_norm or 0.0

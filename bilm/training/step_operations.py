@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bilm.model.config import ModelConfig
+from bilm.text.characters import NUM_CHARACTERS
 from bilm.training.config import Config
 from bilm.training.memory import FLOAT32_BYTES, distinct_words
 
@@ -92,8 +93,9 @@ def _encoder(model: ModelConfig, shape: StepShape, product_bytes: int) -> list[O
         return [Operation("embedding", traffic=3 * words * dim * FLOAT32_BYTES)]
     width, max_characters = model.characters.num_filters, model.characters.max_characters
     additions = sum(w * n * (max_characters - w + 1) for w, n in model.characters.filters)
+    # Backward compares the characters of each maximum with all characters.
+    additions += sum(w * n * 2 * NUM_CHARACTERS for w, n in model.characters.filters)
     operations = [
-        # Backward adds only at the positions of the maxima.
         Operation(
             "character CNN",
             flops=words * additions,
@@ -158,12 +160,13 @@ def _softmax(model: ModelConfig, shape: StepShape, slots: float) -> Operation:
     size = shape.vocabulary
     columns = min(size, model.softmax.num_negatives) if is_sampled else size
     logits = slots * columns
+    num_sets = model.num_directions if is_sampled and not model.softmax.shared_negatives else 1
     return Operation(
         "softmax",
         product_flops=(3 if is_sampled else 4) * 2 * logits * dim,
         flops=10 * logits,
         traffic=FLOAT32_BYTES * logits * (SAMPLED_PASSES if is_sampled else FULL_PASSES)
-        + FLOAT32_BYTES * 4 * columns * dim * shape.micro_batches,
+        + FLOAT32_BYTES * 4 * columns * dim * num_sets * shape.micro_batches,
     )
 
 

@@ -87,12 +87,14 @@ def test_counts_streams_and_events(device: str) -> None:
         default.wait_event(event)
         copied.record_stream(default)
         event.synchronize()
+        stream.synchronize()
+        torch.accelerator.synchronize()
     assert counts.operators == {
         "copy to device on a side stream": 1,
         "wait for event": 1,
         "aten::record_stream": 1,
     }
-    assert counts.synchronizations == {"event": 1}
+    assert counts.synchronizations == {"event": 1, "stream": 1, "device": 1}
 
 
 def test_counting_starts_at_zero(device: str) -> None:

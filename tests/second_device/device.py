@@ -10,7 +10,7 @@ counted, by their cause:
 - `item`: reading a value of a tensor, also by `bool(tensor)` or `tensor.tolist()` of one element;
 - `copy to host` and `copy to device`, unless they are `non_blocking`. On CUDA, a copy that is not
   blocking has an effect only for pinned memory; here it is not counted for any memory;
-- `event`: waiting for an event;
+- `event`, `stream`, `device`: waiting for an event, a stream or the whole device;
 - operators of which CUDA copies a size or a result to the host: `nonzero`, `unique`, an index by a
   mask of booleans, and similar ones.
 

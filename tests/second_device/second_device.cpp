@@ -112,8 +112,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryEvent(void*) const override { return true; }
   void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
   bool queryStream(const c10::Stream&) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override {}
-  void synchronizeDevice(const c10::DeviceIndex) const override {}
+  void synchronizeStream(const c10::Stream&) const override {
+    count(synchronization_counts, "stream");
+  }
+  void synchronizeDevice(const c10::DeviceIndex) const override {
+    count(synchronization_counts, "device");
+  }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
 

@@ -38,6 +38,9 @@ class SecondAccelerator(CPU_Accelerator):
     def communication_backend_name(self) -> str:
         return FAKE
 
+    def synchronize(self, device_index: int | None = None) -> None:
+        torch.accelerator.synchronize()
+
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
         return tensor.device.type == NAME
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,19 +85,26 @@ def equal_ranks(setting: Setting) -> Figure:
     config = setting.directory / "several.json"
     write_text(config, json.dumps(_settings(setting, several, count, STEPS)))
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}  # of this process
-    completed = subprocess.run(
+    process = subprocess.Popen(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
             *("--nproc-per-node", str(count), "-m", "bilm.commands.pretrain"),
             *("--config", str(config)),
         ],
         env=environment,
-        capture_output=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=TIMEOUT_SECONDS,
+        start_new_session=True,
     )
-    if completed.returncode:
-        raise RuntimeError(f"exit code {completed.returncode}: {completed.stderr[-250:]}")
+    try:
+        _, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # ranks that are left after a timeout
+    if process.returncode:
+        print(errors, file=sys.stderr)
+        raise RuntimeError(f"exit code {process.returncode}; the errors are on standard error")
     return _compare_runs(one, several, f"; 1 and {count} ranks, {STEPS} steps")
 
 

@@ -30,6 +30,8 @@ LAUNCHES = (
 )
 SYNCHRONIZATIONS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
 
+MAX_LAUNCHES, MAX_SYNCHRONIZATIONS = 900, 2  # of a step
+
 ROWS = 128
 VOCABULARY = 100_000
 WARM_UP, TIMED = 3, 10  # steps
@@ -92,9 +94,14 @@ def launches(setting: Setting, name: str) -> Figure:
     if setting.device.type != "cuda":
         operators = counted.operators - nothing.operators
         return Figure(f"{operators:,} operators; launches are counted on CUDA devices only")
+    if not counted.launches:
+        raise RuntimeError("the profiler has recorded no launches; it may not be permitted to")
+    launches = counted.launches - nothing.launches
+    waits = counted.synchronizations - nothing.synchronizations
     return Figure(
-        f"{counted.launches - nothing.launches:,} launches, "
-        f"{counted.synchronizations - nothing.synchronizations:,} synchronizations"
+        f"{launches:,} launches, {waits:,} synchronizations",
+        f"{MAX_LAUNCHES}, {MAX_SYNCHRONIZATIONS}",
+        launches <= MAX_LAUNCHES and waits <= MAX_SYNCHRONIZATIONS,
     )
 
 
@@ -111,7 +118,8 @@ def embedding(setting: Setting, name: str, precision: Precision) -> Figure:
     arrays = embedder.embed(sentences)
     seconds = time.monotonic() - started
     expected = Embedder(pretrained, device="cpu").embed(sentences[:4])
-    difference = max(float(np.abs(a - b).max()) for a, b in zip(arrays[:4], expected, strict=True))
+    pairs = zip(arrays[:4], expected, strict=True)
+    difference = float(np.max([np.abs(a - b).max() for a, b in pairs]))  # NaN if one is NaN
     words, limit = sum(map(len, sentences)), TOLERANCES[precision]
     text = f"{words / seconds:,.0f} words/s, {difference:.1e} from the CPU"
     return Figure(text, f"{limit:g}", difference <= limit)
@@ -186,7 +194,7 @@ def _seconds(function: Callable[[], object], setting: Setting, repeats: int) -> 
 
 def _wait(setting: Setting) -> None:
     if setting.device.type != "cpu":
-        torch.accelerator.synchronize()
+        torch.accelerator.synchronize(setting.device)
 
 
 def _sentences(count: int) -> list[list[str]]:

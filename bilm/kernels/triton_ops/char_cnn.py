@@ -197,7 +197,7 @@ class _LookupMaxima(torch.autograd.Function):
         grad_tables = []
         for shape, own_grad, own_winners in columns:
             width, num_ids, count = shape
-            grad_table = torch.empty(shape, dtype=ctx.dtype, device=grad.device)
+            grad_table = torch.empty(shape, dtype=torch.float32, device=grad.device)
             launch(
                 lookup_backward,
                 (blocks(count, TILE), blocks(num_ids, TILE), width),
@@ -212,5 +212,5 @@ class _LookupMaxima(torch.autograd.Function):
                 grad.shape[1],
                 TILE=TILE,
             )
-            grad_tables.append(grad_table)
+            grad_tables.append(grad_table.to(ctx.dtype))
         return None, None, None, grad.sum(dim=0), *grad_tables

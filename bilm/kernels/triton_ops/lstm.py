@@ -74,6 +74,7 @@ def lstm_layer(
     """
     dtype = backends.product_dtype(weights.weight)
     weight, bias, projection = weights
+    lengths = None if lengths is None else lengths.contiguous()
     if projection is not None:
         projection = projection.to(dtype)
     cell, hidden = state.cell.float(), state.hidden.to(dtype)
