@@ -90,14 +90,13 @@ def _compare_trace(
     model.training_precision = precision
     for parameter, initial in _weights(model, arrays, "init/"):
         parameter.copy_(torch.from_numpy(initial))
-    learning_rate = float(options.get("learning_rate", 0.2))
-    optimizer = build_optimizer(OptimizerConfig(learning_rate=learning_rate), model)
-
-    losses, direction_losses, norms = [], [], []
-    rows = arrays["batch/0/token_ids"].shape[0]
+    rate = float(options.get("learning_rate", 0.2))
+    optimizer = build_optimizer(OptimizerConfig(learning_rate=rate), model)
+    means, norms = [], []
+    rows, directions = arrays["batch/0/token_ids"].shape[0], config.num_directions
     state = model.zero_state(rows)
     for step in range(len(arrays["loss"])):
-        batch = _trace_batch(arrays, step, config.num_directions)
+        batch = _trace_batch(arrays, step, directions)
         words, inverse, targets = (tensor.to(device) for tensor in batch)
         sums, state = model(words, inverse, targets, state)
         state = state.detach()
@@ -105,15 +104,12 @@ def _compare_trace(
         training_objective(sums, rows).backward()
         norms.append(clip_gradients(model.parameters(), options.get("all_clip_norm_val")))
         optimizer.step()
-        means = sums.detach() / targets[0].numel()
-        losses.append(means.mean())
-        direction_losses.append(means)
+        means.append(sums.detach() / targets[0].numel())
 
+    losses = torch.stack(means)
     differences = {
-        "loss": _difference(torch.stack(losses), arrays["loss"]),
-        "loss of each direction": _difference(
-            torch.stack(direction_losses), arrays["loss_fwd_bwd"][:, : config.num_directions]
-        ),
+        "loss": _difference(losses.mean(dim=1), arrays["loss"]),
+        "loss of each direction": _difference(losses, arrays["loss_fwd_bwd"][:, :directions]),
         "gradient norm before the clip": _difference(
             torch.stack(norms), arrays["grad_norm_before_clip"]
         ),
@@ -124,7 +120,7 @@ def _compare_trace(
     states = [
         _difference(ours[d, layer], arrays[f"final_state/dir{d}/layer{layer}/{name}"])
         for name, ours in (("c", state.cell), ("h", state.hidden))
-        for d in range(config.num_directions)
+        for d in range(directions)
         for layer in range(config.lstm.num_layers)
     ]
     return {**differences, "final states": max(states)}

@@ -111,7 +111,7 @@ def _evaluate(options: Options) -> Perplexity:
     from bilm.training.perplexity import loss_totals
 
     device = choose_device(options.device)
-    with join_ranks(TIMEOUT_SECONDS) as ranks:
+    with join_ranks(TIMEOUT_SECONDS, on_cpu=device.type == "cpu") as ranks:
         if options.device == AUTO and ranks.world > 1:
             device = ranks.device
         with ranks.fail_together():

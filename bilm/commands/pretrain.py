@@ -33,6 +33,8 @@ from bilm.extras import TRAINING, require
 from bilm.training.config import Config, load_config
 from bilm.training.train import train
 
+CONFIG_HELP = "configuration file, or the name of a shipped one, such as big"
+
 
 @dataclass(frozen=True)
 class Options:
@@ -100,12 +102,7 @@ def _parse() -> Options:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--config",
-        type=Path,
-        required=True,
-        help="configuration file, or the name of a shipped one, such as big",
-    )
+    parser.add_argument("--config", type=Path, required=True, help=CONFIG_HELP)
     parser.add_argument("--fresh", action="store_true", help="fail if output_dir contains a run")
     parser.add_argument(
         "--allow-changes",

@@ -36,12 +36,12 @@ _ENVIRONMENT_OF_SINGLE_RANK = {
 class Ranks:
     """This process's view of the ranks of its run."""
 
-    def __init__(self, timeout_seconds: int) -> None:
+    def __init__(self, timeout_seconds: int, on_cpu: bool = False) -> None:
         """Join the process group; every rank must do so within `timeout_seconds`."""
         numbers = rank_numbers()
         self.rank, self.world = numbers.rank, numbers.world
         self.is_first_on_machine = numbers.local_rank == 0
-        self.device = _choose_device(numbers.local_rank)
+        self.device = torch.device("cpu") if on_cpu else _choose_device(numbers.local_rank)
         self.destroy_group: Callable[[], object] = torch.distributed.destroy_process_group
         self._join(datetime.timedelta(seconds=timeout_seconds))
         self._heartbeat: Heartbeat | None = None
@@ -145,7 +145,7 @@ class Ranks:
 
 
 @contextmanager
-def join_ranks(timeout_seconds: int) -> Iterator[Ranks]:
+def join_ranks(timeout_seconds: int, on_cpu: bool = False) -> Iterator[Ranks]:
     """Join the ranks of this run for a block; leave the group when the block succeeds.
 
     After an error a group of several ranks is not destroyed, because that could wait for a lost
@@ -155,7 +155,7 @@ def join_ranks(timeout_seconds: int) -> Iterator[Ranks]:
         # The invariants are set explicitly to avoid a PyTorch warning at the first sparse tensor.
         warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
         with _environment_of_single_rank():
-            ranks = Ranks(timeout_seconds)
+            ranks = Ranks(timeout_seconds, on_cpu)
             try:
                 with ranks.report_lost_ranks():
                     yield ranks

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from bilm.errors import DivergedError
+from bilm.kernels import backends
 from bilm.kernels.triton_ops import availability
 from bilm.training import step as step_module
 from bilm.training.config import Config, load_config
@@ -41,6 +42,11 @@ SMALL = {
     "model.softmax.num_negatives": 20,
     "deepspeed.train_batch_size": 4,
 }
+
+
+without_interpreter = pytest.mark.skipif(
+    availability.is_interpreted(), reason="the interpreter is slow, and computes on the CPU"
+)
 
 
 @dataclass
@@ -84,7 +90,9 @@ def count_step(run: Run, monkeypatch: pytest.MonkeyPatch) -> StepCounts:
 
     The timer of DeepSpeed, which is off, would wait for the device from its third step on.
     """
-    *_, last = take_steps(run, 3)
+    with monkeypatch.context() as patched:  # the interpreter would take minutes for these steps
+        patched.setattr(backends, "requested", lambda: "torch")
+        *_, last = take_steps(run, 3)
     source = read_inputs(run.parts, 3)
     next(source)
     inputs, total = next(source), StepCounts()
@@ -132,6 +140,7 @@ def test_step_is_within_its_budget(run: Run, monkeypatch: pytest.MonkeyPatch) ->
         assert counts.operators.total() <= MAX_OPERATORS
 
 
+@without_interpreter
 def test_budget_includes_values_that_are_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     objective = step_module.training_objective
 
@@ -161,7 +170,7 @@ class HostTensors(TorchDispatchMode):
         return result
 
 
-@pytest.mark.skipif(availability.is_interpreted(), reason="the interpreter computes on the CPU")
+@without_interpreter
 def test_step_creates_no_tensor_on_the_cpu(run: Run) -> None:
     inputs = next(read_inputs(run.parts, 0))
     with HostTensors() as tensors:
@@ -169,11 +178,27 @@ def test_step_creates_no_tensor_on_the_cpu(run: Run) -> None:
     assert tensors.names == ["empty"]  # receives the values that are read late
 
 
+@without_interpreter
+def test_ranks_without_a_log_read_the_values_of_an_inspected_step_too(
+    corpus: Path, tmp_path: Path
+) -> None:
+    """Otherwise rank 0 would react to a stop request one step before the others."""
+    config = small_config(corpus, tmp_path / "run")
+    log = config.train.log.model_copy(update={"every_steps": 100, "histograms_every_steps": 2})
+    section = config.train.model_copy(update={"log": log})
+    with prepare(config.model_copy(update={"train": section}), fresh=True) as run:
+        run.log = None
+        assert not run._are_values_due()
+        run.state.progress = run.state.progress.after_step()
+        assert run._are_values_due()
+
+
 def weights_of(run: Run) -> dict[str, Tensor]:
     engine = run.parts.engine
     return {**engine.weights(), **engine.optimizer_state()}
 
 
+@without_interpreter
 @pytest.mark.parametrize("name", ["adagrad", "adam"])
 def test_updates_nothing_after_a_loss_that_is_not_finite(
     name: str, corpus: Path, tmp_path: Path

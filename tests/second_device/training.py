@@ -49,6 +49,8 @@ def use_second_device() -> None:
     """Make the device the accelerator of this process, for PyTorch and for DeepSpeed."""
     second_device()
     set_accelerator(SecondAccelerator())
+    if NAME in torch.distributed.Backend.default_device_backend_map:
+        return
     torch.distributed.Backend.backend_capability[FAKE].append(NAME)
     torch.distributed.Backend.default_device_backend_map[NAME] = FAKE
 

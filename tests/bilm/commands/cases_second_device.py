@@ -24,8 +24,9 @@ from bilm.pretrained.transfer import initialize_from
 from bilm.text.tokenizers import WhitespaceTokenizer
 from tests.bilm.small_corpus import write_corpus
 from tests.conftest import GOLDEN, tiny_model_config
-from tests.second_device.device import counting, second_device
+from tests.second_device.device import NAME, counting
 from tests.second_device.products import ProductDtypes
+from tests.second_device.training import use_second_device
 
 Run = Callable[..., str]
 TEXTS = [[f"w{(i * j) % 7}" for j in range(1, 4 + i % 5)] for i in range(40)]
@@ -33,7 +34,8 @@ TEXTS = [[f"w{(i * j) % 7}" for j in range(1, 4 + i % 5)] for i in range(40)]
 
 @pytest.fixture
 def device() -> str:
-    return second_device()
+    use_second_device()
+    return NAME
 
 
 @pytest.fixture

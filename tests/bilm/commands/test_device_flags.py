@@ -29,7 +29,7 @@ def test_help_describes_the_device(
         import_module(COMMANDS[name].module).main()
     text = capsys.readouterr().out
     assert "--device" in text
-    assert ("--precision" in text) == (name != "parity")
+    assert ("--precision" in text) == (name not in ("parity", "gpu-check"))
 
 
 @pytest.mark.parametrize(
