@@ -18,13 +18,18 @@ from tests.conftest import ROOT
 TIMEOUT_SECONDS = 540
 
 
-def run_module(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m` with these arguments; settings of pytest and Triton are not inherited."""
+def run_module(
+    *arguments: str, root: Path = ROOT, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `python -m` with these arguments in the checkout `root`.
+
+    Settings of pytest and Triton are not inherited.
+    """
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRITON_", "PYTEST_"))}
     return subprocess.run(
         [sys.executable, "-m", *arguments],
-        cwd=ROOT,
-        env={**inherited, "PYTHONPATH": str(ROOT), **variables},
+        cwd=root,
+        env={**inherited, "PYTHONPATH": str(root), **variables},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_SECONDS,
