@@ -64,8 +64,8 @@ def _cuda_settings(is_tf32: bool) -> Iterator[None]:
         (matmul, "allow_bf16_reduced_precision_reduction", False)
     ]
     if hasattr(cudnn, "conv"):  # PyTorch 2.9 and later, where the older names emit a warning
-        value = "tf32" if is_tf32 else "ieee"
-        settings += [(owner, "fp32_precision", value) for owner in (matmul, cudnn.conv, cudnn.rnn)]
+        mode = "tf32" if is_tf32 else "ieee"
+        settings += [(owner, "fp32_precision", mode) for owner in (matmul, cudnn.conv, cudnn.rnn)]
     else:
         settings += [(owner, "allow_tf32", is_tf32) for owner in (matmul, cudnn)]
     before = [getattr(owner, name) for owner, name, _ in settings]
