@@ -89,7 +89,7 @@ def test_predict_writes_both_formats(place: Path) -> None:
 def test_predict_rejects_output_before_it_reads_the_classifier(place: Path) -> None:
     common = ["--classifier", "nowhere", "--input", str(place / "test.csv"), "--output"]
     (place / "directory.csv").mkdir()
-    with pytest.raises(ConfigError, match="which is a directory"):
+    with pytest.raises(ConfigError, match="a directory; pass a file path"):
         predict([*common, str(place / "directory.csv")])
     with pytest.raises(OutputError, match=r"test\.csv is not a directory"):
         predict([*common, str(place / "test.csv" / "out.csv")])
