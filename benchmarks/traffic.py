@@ -1,76 +1,103 @@
-"""Count the bytes a training step sends: `deepspeed --num_gpus 2 benchmarks/traffic.py --config F`
+"""Measure the bytes that a rank sends per step, and compare them with the plan (Linux).
 
-Runs one real step (like `launch/pretrain.py --dry-run`) and counts the bytes of PyTorch's
-collectives. Prints, for rank 0, the bytes passed to all-reduce (dense gradients) and to all-gather
-(the rows of the sampled softmax, and a few numbers), and their ratio to the dense softmax table.
+`python benchmarks/traffic.py --config F --ranks 2 4 8 data.corpus=DIR` runs real launches in a
+network namespace of its own, in which nothing else sends, and reads the counters of its loopback
+interface. Two runs of different length are subtracted, so that the start does not count. Prints one
+JSON line per number of ranks. What is not a gradient (reports of a step, heartbeats, TCP headers)
+is included in `measured`, but not in `planned`.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import fcntl
 import json
-import logging
 import os
+import socket
+import struct
+import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable
+import tempfile
 from pathlib import Path
-from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
 
-import torch.distributed
-from torch import Tensor
+from bilm.commands.plan import make_plan  # noqa: E402
+from bilm.training.config import Config, load_config  # noqa: E402
+from bilm.training.traffic import traffic  # noqa: E402
 
-from bilm.corpus.reader import Corpus
-from bilm.distributed.process import rank_numbers
-from bilm.errors import run_command
-from bilm.training.config import load_config
-
-_sent: Counter[str] = Counter()
-
-
-def _counted(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `function` so that it also counts the bytes of the tensors passed to it."""
-
-    def counting(*args: Any, **kwargs: Any) -> Any:
-        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
-        _sent[kind] += sum(t.numel() * t.element_size() for t in tensors)
-        return function(*args, **kwargs)
-
-    return counting
+CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
+SET_INTERFACE_FLAGS, IS_UP = 0x8914, 0x1
+SHORT, LONG = 3, 13  # steps
 
 
 def main() -> int:
-    """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=Path, required=True, help="configuration file")
-    parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)
+    """Measure each number of ranks."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", required=True, help="configuration file or shipped name")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2], help="(default: 2)")
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_intermixed_args()
     config = load_config(arguments.config, arguments.override)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    from bilm.training import setup
-
-    take_step = setup.take_step
-
-    def counted_step(*args: Any) -> Any:
-        torch.distributed.all_reduce = _counted("all_reduce", torch.distributed.all_reduce)
-        torch.distributed.all_gather = _counted("all_gather", torch.distributed.all_gather)
-        return take_step(*args)
-
-    setup.take_step = counted_step
-    setup.dry_run(config)
-    if rank_numbers().rank == 0:
-        size = Corpus.open(config.data.corpus).vocabulary_size
-        table = size * (config.model.lstm.projection_dim + 1) * 4
-        figures = {"dense_bytes": _sent["all_reduce"], "sparse_bytes": _sent["all_gather"]}
-        figures |= {"dense_table_bytes": table}
-        share = _sent["all_gather"] / table
-        print(json.dumps({**figures, "sparse_share_of_dense_table": round(share, 5)}))
+    parameters = make_plan(config, None, None).parameters
+    _enter_network_namespace()
+    for world in arguments.ranks:
+        planned = traffic(config, parameters, world)
+        short, long = (_sent_bytes(config, world, steps) for steps in (SHORT, LONG))
+        measured = (long - short) / (LONG - SHORT) / world
+        figures = {
+            "ranks": world,
+            "measured": round(measured),
+            "planned": round(planned.dense + planned.sparse),
+            "ratio": round(measured / (planned.dense + planned.sparse), 4),
+            "measured_sparse": round(measured - planned.dense),
+            "planned_sparse": round(planned.sparse),
+        }
+        print(json.dumps(figures), flush=True)
     return 0
 
 
+def _enter_network_namespace() -> None:
+    """Move this process to a new network namespace and set up its loopback interface."""
+    flags = CLONE_NEWNET | (0 if os.geteuid() == 0 else CLONE_NEWUSER)
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.unshare(flags) != 0:
+        raise OSError(ctypes.get_errno(), "the system permits no new network namespace")
+    with socket.socket() as any_socket:
+        fcntl.ioctl(any_socket, SET_INTERFACE_FLAGS, struct.pack("16sh14x", b"lo", IS_UP))
+
+
+def _sent_bytes(config: Config, world: int, steps: int) -> int:
+    """Return the bytes that all ranks of a run of `steps` steps send."""
+    before = _counter()
+    with tempfile.TemporaryDirectory() as directory:
+        section = config.train.model_copy(update={"output_dir": directory, "max_steps": steps})
+        path = Path(directory) / "config.json"
+        settings = config.model_copy(update={"train": section})
+        path.write_text(settings.model_dump_json(exclude_none=True), encoding="utf-8")
+        launcher = ["deepspeed", "--quiet", "--num_gpus", str(world)]
+        subprocess.run(
+            [*launcher, str(ROOT / "launch" / "pretrain.py"), "--config", str(path)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"},
+        )
+    return _counter() - before
+
+
+def _counter() -> int:
+    """Return the bytes that were sent through the loopback interface."""
+    for line in Path("/proc/net/dev").read_text(encoding="ascii").splitlines():
+        name, _, values = line.partition(":")
+        if name.strip() == "lo":
+            return int(values.split()[8])
+    raise OSError("there is no loopback interface")
+
+
 if __name__ == "__main__":
-    run_command(main, tear_down=False)
+    raise SystemExit(main())

@@ -24,8 +24,7 @@ from bilm.training.memory import (
     loaded_libraries_bytes,
 )
 from bilm.training.optimizers import STATE_NAMES
-
-INT64_BYTES = 8
+from bilm.training.traffic import Traffic, traffic
 
 PLANNED_RANKS = (1, 8, 64)
 
@@ -66,14 +65,6 @@ class TextSize:
     def predictions(self) -> int:
         """The number of predictions per direction and epoch."""
         return self.words + self.sentences
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """The bytes that one rank sends per step."""
-
-    dense: float
-    sparse: float
 
 
 @dataclass(frozen=True)
@@ -147,28 +138,6 @@ def plan_memory(
     softmax = parameters["softmax"]
     size = ModelSize(softmax, sum(parameters.values()) - softmax, text.vocabulary_size)
     return estimate_memory(config, size, text.predictions, world, libraries)
-
-
-def traffic(config: Config, parameters: dict[str, int], world: int) -> Traffic:
-    """Return the bytes that a rank sends per step.
-
-    Dense gradients are sent by a ring all-reduce. For a sampled softmax, each rank sends the rows
-    of its negatives and targets with their ids; they are counted as if all of them were distinct,
-    which is the maximum.
-    """
-    if world == 1:
-        return Traffic(0.0, 0.0)
-    table = parameters["softmax"]
-    dense = float(sum(parameters.values()))
-    sparse = 0.0
-    if config.model.softmax.kind == "sampled":
-        dense -= table
-        width = config.model.lstm.projection_dim + 1
-        size = table // width
-        slots = config.deepspeed.train_batch_size / world * config.data.unroll_steps
-        rows = config.model.num_directions * (slots + config.model.softmax.num_negatives)
-        sparse = min(float(size), rows) * (width * FLOAT32_BYTES + 2 * INT64_BYTES)
-    return Traffic(2 * (world - 1) / world * dense * FLOAT32_BYTES, sparse)
 
 
 def _parameter_counts(model: BiLm) -> dict[str, int]:

@@ -1,8 +1,9 @@
 """A model and its optimizer under DeepSpeed. Only this module imports DeepSpeed.
 
-DeepSpeed averages gradients over ranks: dense ones by all-reduce, the sparse rows of the sampled
-softmax by gathering rows. Its own clipping ignores sparse gradients, so at ZeRO stage 0 `Engine`
-clips between backward and step; at stages 1 to 3, which have no sparse gradients, DeepSpeed clips.
+At ZeRO stage 0, PyTorch averages dense gradients over ranks during the backward pass
+(`replicas.py`), and `row_exchange.py` the sparse rows of the sampled softmax after it. DeepSpeed's
+clipping ignores sparse gradients, so `Engine` clips between backward and step. At stages 1 to 3,
+which have no sparse gradients, DeepSpeed averages and clips.
 
 At every stage, weights and optimizer state are read and loaded as complete tensors, parameter by
 parameter. A checkpoint therefore does not depend on the number of ranks, and contains no pickle.
@@ -24,8 +25,11 @@ from deepspeed.utils import (
     safe_set_local_optimizer_state,
 )
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from bilm.distributed.ranks import Ranks
+from bilm.distributed.replicas import replicate, sparse_tables
+from bilm.distributed.row_exchange import RowExchange, RowPlan
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm
 from bilm.model.precision import precision_context
@@ -39,6 +43,12 @@ class EngineSettings:
     stage: int  # of ZeRO
     max_gradient_norm: float | None
     state_names: tuple[str, ...]  # tensors of the weight's shape in the optimizer's state
+
+    @property
+    def sent_dtype(self) -> torch.dtype:
+        """The dtype in which ranks exchange gradients at stage 0."""
+        is_lower = self.deepspeed.get("communication_data_type") == "bf16"
+        return torch.bfloat16 if is_lower else torch.float32
 
 
 class Engine:
@@ -60,8 +70,15 @@ class Engine:
         # DeepSpeed would spend minutes at the first start compiling its shared-memory collectives;
         # if it is killed meanwhile, it leaves a lock on which every later start hangs.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        self._replicas: DistributedDataParallel | None = None
+        self._row_exchange: RowExchange | None = None
+        if ranks.world > 1 and not self.is_partitioned:
+            self._replicas = replicate(model, settings.sent_dtype)
+            if sparse_tables(model):
+                tables = [table for _, table in sparse_tables(model)]
+                self._row_exchange = RowExchange(tables, settings.sent_dtype)
         self._deepspeed, self._optimizer, _, _ = deepspeed.initialize(
-            model=model, optimizer=optimizer, config=settings.deepspeed
+            model=self._replicas or model, optimizer=optimizer, config=settings.deepspeed
         )
         # It also forgets the groups of DeepSpeed, which another run in this process would use.
         ranks.destroy_group = deepspeed.comm.destroy_process_group
@@ -69,10 +86,9 @@ class Engine:
             self._optimizer.optimizer if self.is_partitioned else self._optimizer
         )
         self._allocate_state()
-        is_exact = settings.deepspeed.get("communication_data_type") in (None, "fp32")
-        if ranks.world == 1 and is_exact and not self.is_partitioned:
-            # Without other ranks, the exchange would only copy gradients, and wait several times.
+        if not self.is_partitioned:  # gradients are exchanged here, if there are several ranks
             self._deepspeed.buffered_allreduce_fallback = lambda *_, **__: None
+        self._accumulation = settings.deepspeed.get("gradient_accumulation_steps", 1)
         self._has_failed = torch.zeros((), device=ranks.device)
         self._num_micro_batches = 1  # of the current step, so far
 
@@ -85,14 +101,27 @@ class Engine:
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the model's forward pass."""
+        if self._replicas is not None:
+            self._replicas.require_backward_grad_sync = self._is_last_micro_batch
         return self._deepspeed(*inputs)
 
-    def backward(self, objective: Tensor) -> None:
-        """Add the gradient of one micro-batch; the last one of a step averages over ranks."""
+    @property
+    def _is_last_micro_batch(self) -> bool:
+        return self._num_micro_batches == self._accumulation
+
+    def backward(self, objective: Tensor, rows: RowPlan | None) -> None:
+        """Add the gradient of one micro-batch; the last one of a step averages over ranks.
+
+        `rows` is needed for a sampled softmax on several ranks.
+        """
         # Autocast has determined the dtypes in forward; only the use of TF32 is still open.
         is_tf32 = self.model.training_precision == "tf32"
         with precision_context(self._ranks.device, "tf32" if is_tf32 else "float32"):
             self._deepspeed.backward(objective)
+        if self._row_exchange is not None and rows is not None:
+            self._row_exchange.collect(rows)
+            if self._is_last_micro_batch:
+                self._row_exchange.average(rows)
 
     def next_micro_batch(self) -> None:
         """Advance to the next micro-batch of the same step; nothing is updated."""
@@ -106,6 +135,7 @@ class Engine:
         updates before it returns the norm.
         """
         self._set_rate(learning_rate)
+        self._num_micro_batches = 1
         if self.is_partitioned:
             self._deepspeed.step()
             return float(self._deepspeed.get_global_grad_norm())
@@ -120,10 +150,9 @@ class Engine:
         Nothing is updated from the first step on in which `losses` or the norm are not finite.
         """
         self._set_rate(learning_rate)
-        softmax = self.model.softmax
-        if softmax is not None and self._ranks.world == self._num_micro_batches == 1:
-            for table in (softmax.bias,) if softmax.is_tied else (softmax.weight, softmax.bias):
-                if table.grad is not None and table.grad.is_sparse:
+        if self._ranks.world == self._num_micro_batches == 1:
+            for _, table in sparse_tables(self.model):
+                if table.grad is not None:
                     table.grad._coalesced_(True)  # the rows of one micro-batch are distinct
         self._num_micro_batches = 1
         norm = clip_gradients(self.model.parameters(), self._max_norm)

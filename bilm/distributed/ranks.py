@@ -43,6 +43,7 @@ class Ranks:
         self.is_first_on_machine = numbers.local_rank == 0
         self.device = torch.device("cpu") if on_cpu else _choose_device(numbers.local_rank)
         self.destroy_group: Callable[[], object] = torch.distributed.destroy_process_group
+        self._host_group: torch.distributed.ProcessGroup | None = None  # None: the default group
         self._join(datetime.timedelta(seconds=timeout_seconds))
         self._heartbeat: Heartbeat | None = None
         if self.world > 1:
@@ -61,6 +62,8 @@ class Ranks:
         except torch.distributed.DistNetworkError:
             check_port()  # another process may have taken it since the start
             raise
+        if self.device.type != "cpu":
+            self._host_group = torch.distributed.new_group(timeout=timeout, backend="gloo")
 
     @property
     def is_first(self) -> bool:
@@ -72,6 +75,12 @@ class Ranks:
         values = values.to(self.device)
         parts = [torch.empty_like(values) for _ in range(self.world)]
         torch.distributed.all_gather(parts, values)
+        return torch.stack(parts)
+
+    def gather_on_host(self, values: Tensor) -> Tensor:
+        """Stack the CPU tensors of all ranks like `gather`, without waiting for an accelerator."""
+        parts = [torch.empty_like(values) for _ in range(self.world)]
+        torch.distributed.all_gather(parts, values, group=self._host_group)
         return torch.stack(parts)
 
     def gather_rows(self, tensor: Tensor, dim: int) -> Tensor:

@@ -14,7 +14,7 @@ from bilm.training.step_inputs import StepInputs
 class StartedCopies(NamedTuple):
     """Inputs whose copies are complete when `event` has occurred; None: they are complete."""
 
-    inputs: list[StepInputs]
+    inputs: StepInputs
     event: torch.Event | None
 
 
@@ -25,19 +25,19 @@ class InputCopies:
         self._device = device
         self._stream = None if device.type == "cpu" else torch.Stream(device)
 
-    def start(self, inputs: list[StepInputs]) -> StartedCopies:
+    def start(self, inputs: StepInputs) -> StartedCopies:
         """Start to copy inputs from the host, which must not change afterwards."""
         if self._stream is None:
             return StartedCopies(inputs, None)
         computing = torch.accelerator.current_stream()
         torch.accelerator.set_stream(self._stream)
         try:
-            copies = [each.map(lambda t: copy_to_device(t, self._device)) for each in inputs]
+            copies = inputs.map(lambda tensor: copy_to_device(tensor, self._device))
             return StartedCopies(copies, self._stream.record_event())
         finally:
             torch.accelerator.set_stream(computing)
 
-    def finish(self, started: StartedCopies) -> list[StepInputs]:
+    def finish(self, started: StartedCopies) -> StepInputs:
         """Return the copies; what is launched from now on waits for them, the host does not."""
         if started.event is None:
             return started.inputs
@@ -49,4 +49,4 @@ class InputCopies:
             tensor.record_stream(computing)
             return tensor
 
-        return [each.map(keep) for each in started.inputs]
+        return started.inputs.map(keep)

@@ -73,17 +73,17 @@ class Run:
         num_steps, start = parts.num_steps, state.progress.step
         if parts.ranks.is_first and start >= num_steps:
             logger.info("step %s of %s is already done; nothing to do", start, num_steps)
-        batches = read_inputs(parts, start)
+        inputs = read_inputs(parts, start)
         must_stop = self._evaluate_if_due()
         while state.progress.step < num_steps and not must_stop and not self._is_out_of_patience():
             started = time.monotonic()
-            step_batches = next(batches)
+            step_inputs = next(inputs)
             waited = time.monotonic() - started
-            must_stop = self._take_step(step_batches, started, waited)
+            must_stop = self._take_step(step_inputs, started, waited)
             must_stop = must_stop or self._evaluate_if_due()
             if state.progress.step % parts.config.train.checkpoints.every_steps == 0:
                 self._save()
-        batches.close()
+        inputs.close()
         self._finish_steps(num_pending=0)
         self._save()
         if not must_stop:
@@ -98,7 +98,7 @@ class Run:
             )
         return STOPPED_EXIT_CODE
 
-    def _take_step(self, batches: list[StepInputs], started: float, waited: float) -> bool:
+    def _take_step(self, inputs: StepInputs, started: float, waited: float) -> bool:
         """Take a step and log it if due; return whether a rank was asked to stop.
 
         On an accelerator, the values of a step are read when the next one has been launched, except
@@ -106,7 +106,7 @@ class Run:
         """
         parts, state, log = self.parts, self.state, self.log
         is_inspected = self._is_inspection_due() and log is not None
-        self._pending.append(take_step(parts, state, batches, is_inspected))
+        self._pending.append(take_step(parts, state, inputs, is_inspected))
         is_late = parts.engine.reads_late and not self._are_values_due()
         must_stop = self._finish_steps(num_pending=int(is_late))
         state.progress = state.progress.after_step()

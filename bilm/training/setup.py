@@ -84,9 +84,9 @@ def dry_run(config: Config) -> int:
         section = config.train.model_copy(update={"output_dir": directory})
         config = config.model_copy(update={"train": section})
         with prepare(config, fresh=True) as run:
-            batches = next(read_inputs(run.parts, 0))
+            inputs = next(read_inputs(run.parts, 0))
             started = time.monotonic()
-            sums = finish_step(run.parts, take_step(run.parts, run.state, batches)).sums
+            sums = finish_step(run.parts, take_step(run.parts, run.state, inputs)).sums
             seconds = time.monotonic() - started
             if run.parts.ranks.is_first:
                 logger.info(

@@ -68,7 +68,7 @@ class StepResult:
 
 
 def take_step(
-    parts: RunParts, state: RunState, batches: list[StepInputs], inspect: bool = False
+    parts: RunParts, state: RunState, inputs: StepInputs, inspect: bool = False
 ) -> PendingStep:
     """Train on the micro-batches of one step; `state.lstm` becomes the state after it.
 
@@ -76,11 +76,11 @@ def take_step(
     is a condition on the device, and `finish_step` raises the error.
     """
     engine, step = parts.engine, state.progress.step
-    losses = _accumulate_gradients(parts, state, batches)
+    losses = _accumulate_gradients(parts, state, inputs)
     # torch.full passes its value to the device without a copy.
     report = StepReport(
         losses,
-        torch.full((), float(sum(b.num_predictions for b in batches)), device=losses.device),
+        torch.full((), float(sum(b.num_predictions for b in inputs.batches)), device=losses.device),
         torch.full((), float(parts.stop.reason is not None), device=losses.device),
     )
     gathered = parts.ranks.gather(report.pack())
@@ -116,22 +116,22 @@ def finish_step(parts: RunParts, pending: PendingStep) -> StepResult:
     return StepResult(sums, bool(reports.stop.any()), pending.inspector)
 
 
-def _accumulate_gradients(parts: RunParts, state: RunState, batches: list[StepInputs]) -> Tensor:
+def _accumulate_gradients(parts: RunParts, state: RunState, inputs: StepInputs) -> Tensor:
     """Run forward and backward on every micro-batch; return the loss sums (directions,)."""
     config, ranks, engine = parts.config, parts.ranks, parts.engine
     seed, step = config.train.seed, state.progress.step
     own_rows = state.lstm.cell.shape[2]
-    rows = own_rows // len(batches)
+    rows = own_rows // len(inputs.batches)
     directions, device = config.model.num_directions, ranks.device
     sums, states = torch.zeros(directions, dtype=torch.float64, device=device), []
-    for batch in batches:
-        inputs = (batch.words, batch.word_index, batch.targets)
+    for batch in inputs.batches:
+        ids = (batch.words, batch.word_index, batch.targets)
         first = batch.micro * rows
         before = state.lstm.rows(first, first + rows)
         dropout_seed = DropoutSeed(seed, step, ranks.rank * own_rows + first)
-        losses, after = engine(*inputs, before, batch.sampled, dropout_seed)
-        engine.backward(training_objective(losses, rows))
-        if batch is not batches[-1]:
+        losses, after = engine(*ids, before, batch.sampled, dropout_seed)
+        engine.backward(training_objective(losses, rows), inputs.rows)
+        if batch is not inputs.batches[-1]:
             engine.next_micro_batch()
         sums += losses.detach().double()
         states.append(after.detach())

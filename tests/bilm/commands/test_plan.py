@@ -7,11 +7,9 @@ import pytest
 
 from bilm.commands.plan import (
     TextSize,
-    Traffic,
     format_plan,
     make_plan,
     plan_memory,
-    traffic,
 )
 from bilm.errors import ConfigError, CorpusError
 from bilm.training.config import load_config
@@ -75,17 +73,6 @@ def test_reports_ranks_that_cannot_share_rows(tmp_path: Path) -> None:
     assert "--words-per-second" in format_plan(plan)
     with pytest.raises(ConfigError, match="--words-per-second is 0"):
         make_plan(config, words_per_second=0.0)
-
-
-def test_sparse_traffic_is_small() -> None:
-    config = load_config(BIG)
-    sampled = traffic(config, COUNTS, world=2)
-    assert sampled.dense == 4 * (18_037_840 + 75_563_008)
-    table = 407_050_623 * 4
-    assert sampled.sparse < 0.05 * table
-    full = load_config(BIG, ["model.softmax.kind=full"])
-    assert traffic(full, COUNTS, world=2) == Traffic(4.0 * sum(COUNTS.values()), 0.0)
-    assert traffic(config, COUNTS, world=1) == Traffic(0.0, 0.0)
 
 
 def test_memory_decreases_with_ranks_and_stage() -> None:

@@ -1,0 +1,122 @@
+"""The sum over ranks of the gradients of the softmax tables, whose rows are mostly zero.
+
+The negatives of a step are the same on all ranks, so their rows are summed by one all-reduce. Only
+the rows of other targets are gathered. What a rank sends therefore depends on the negatives and on
+the words of the global batch, not on the number of ranks. All sizes are known on the host: the
+ranks exchange the ids of their targets there, before the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+
+from bilm.model.softmax import SampledTargets
+
+PADDING = -1  # in place of an id
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """Where the rows of a step's gradient are stored before, during and after the exchange.
+
+    Each rank sends a buffer: the rows of all negatives, then those of its own other targets, padded
+    to the same number on all ranks.
+    """
+
+    num_negatives: int
+    places: tuple[Tensor, ...]  # in the buffer, of the rows of each micro-batch's gradient
+    buffer_rows: int
+    ids: Tensor  # (rows,) of the sum over ranks, ascending
+    negative_places: Tensor  # in `ids`, of the negatives
+    target_places: Tensor  # in `ids`, of the gathered rows of all ranks; padding: len(ids)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> RowPlan:
+        """Apply a function, such as a copy to a device, to every tensor."""
+        return replace(
+            self,
+            places=tuple(map(function, self.places)),
+            ids=function(self.ids),
+            negative_places=function(self.negative_places),
+            target_places=function(self.target_places),
+        )
+
+
+def plan_rows(
+    parts: Sequence[SampledTargets], max_targets: int, gather: Callable[[Tensor], Tensor]
+) -> RowPlan:
+    """Plan the exchange of one step, on the host; all ranks must call this.
+
+    `parts` are the targets of this rank's micro-batches, at most `max_targets` of them on any rank.
+    `gather` stacks an equally large tensor of all ranks.
+    """
+    negatives = torch.unique(parts[0].sampled.ids)
+    rows = torch.unique(torch.cat([part.rows.ids for part in parts]))
+    own = rows[~torch.isin(rows, negatives)]
+    padded = torch.nn.functional.pad(own, (0, max_targets - len(own)), value=PADDING)
+    gathered = gather(padded)  # (world, max_targets)
+    num_targets = int((gathered != PADDING).sum(dim=1).max())
+    targets = gathered[:, :num_targets].flatten()
+    is_padding = targets == PADDING
+    ids = torch.unique(torch.cat([negatives, targets[~is_padding]]))
+    return RowPlan(
+        num_negatives=len(negatives),
+        places=tuple(_places_in_buffer(part.rows.ids, negatives, own) for part in parts),
+        buffer_rows=len(negatives) + num_targets,
+        ids=ids,
+        negative_places=torch.searchsorted(ids, negatives),
+        target_places=torch.searchsorted(ids, targets).masked_fill_(is_padding, len(ids)),
+    )
+
+
+def _places_in_buffer(ids: Tensor, negatives: Tensor, own: Tensor) -> Tensor:
+    among_own = len(negatives) + torch.searchsorted(own, ids)
+    return torch.where(torch.isin(ids, negatives), torch.searchsorted(negatives, ids), among_own)
+
+
+class RowExchange:
+    """Collects the sparse gradients of the tables of a softmax, and averages them over ranks."""
+
+    def __init__(self, tables: Sequence[nn.Parameter], dtype: torch.dtype) -> None:
+        """Exchange the rows of these tables in `dtype`."""
+        self._tables, self._dtype = tables, dtype
+        self._buffer: Tensor | None = None
+        self._num_parts = 0
+
+    def collect(self, plan: RowPlan) -> None:
+        """Add the gradient of one micro-batch to the buffer, and remove it from the tables."""
+        if self._buffer is None:
+            width = sum(table.shape[1] for table in self._tables)
+            self._buffer = self._tables[0].new_zeros(plan.buffer_rows, width)
+        places = plan.places[self._num_parts]
+        values = [table.grad._values() for table in self._tables if table.grad is not None]
+        self._buffer.index_add_(0, places, torch.cat(values, dim=1))
+        for table in self._tables:
+            table.grad = None
+        self._num_parts += 1
+
+    def average(self, plan: RowPlan) -> None:
+        """Set the gradients of the tables to the average over ranks of what was collected."""
+        assert self._buffer is not None
+        world = torch.distributed.get_world_size()
+        buffer = self._buffer.to(self._dtype)
+        self._buffer, self._num_parts = None, 0
+        negatives, own = buffer.split([plan.num_negatives, len(buffer) - plan.num_negatives])
+        targets = own.new_empty(world * len(own), own.shape[1])
+        torch.distributed.all_gather_into_tensor(targets, own.contiguous())
+        torch.distributed.all_reduce(negatives)
+        total = negatives.new_zeros(len(plan.ids) + 1, buffer.shape[1], dtype=torch.float32)
+        total.index_add_(0, plan.negative_places, negatives.float())
+        total.index_add_(0, plan.target_places, targets.float())
+        total = total[:-1].div_(world)
+        columns = total.split([table.shape[1] for table in self._tables], dim=1)
+        for table, values in zip(self._tables, columns, strict=True):
+            indices = plan.ids.unsqueeze(0)
+            # The ids are distinct and ascending. Without checks, nothing waits for an accelerator.
+            table.grad = torch.sparse_coo_tensor(
+                indices, values.contiguous(), table.shape, check_invariants=False
+            )._coalesced_(True)
