@@ -47,7 +47,7 @@ class Ours:
 
     def __init__(self, vocabulary_size: int, num_sets: int) -> None:
         self.softmax = VocabularySoftmax(vocabulary_size, DIM)
-        self.optimizer = build_optimizer(OptimizerConfig(), self.softmax)
+        self.optimizer = build_optimizer(OptimizerConfig(), self.softmax.parameters())
         self.num_sets, self.step = num_sets, 0
 
     def __call__(self, hidden: Tensor, targets: Tensor) -> None:

@@ -63,7 +63,7 @@ class Parts:
         self.stream = BatchStream(corpus, "train", GlobalBatch(rows, config.data.unroll_steps))
         torch.manual_seed(0)
         self.model = BiLm(config.model, corpus.vocabulary_size).train()
-        self.optimizer = build_optimizer(config.train.optimizer, self.model)
+        self.optimizer = build_optimizer(config.train.optimizer, self.model.parameters())
         self.state = self.model.zero_state(rows)
         self.seconds: dict[str, list[float]] = {}
 

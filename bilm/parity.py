@@ -91,7 +91,7 @@ def _compare_trace(
     for parameter, initial in _weights(model, arrays, "init/"):
         parameter.copy_(torch.from_numpy(initial))
     rate = float(options.get("learning_rate", 0.2))
-    optimizer = build_optimizer(OptimizerConfig(learning_rate=rate), model)
+    optimizer = build_optimizer(OptimizerConfig(learning_rate=rate), model.parameters())
     means, norms = [], []
     rows, directions = arrays["batch/0/token_ids"].shape[0], config.num_directions
     state = model.zero_state(rows)

@@ -3,7 +3,8 @@
 At ZeRO stage 0, PyTorch averages dense gradients over ranks during the backward pass
 (`replicas.py`), and `row_exchange.py` the sparse rows of the sampled softmax after it. DeepSpeed's
 clipping ignores sparse gradients, so `Engine` clips between backward and step. At stages 1 to 3,
-which have no sparse gradients, DeepSpeed averages and clips.
+DeepSpeed averages and clips dense gradients; `table_updates.py` updates the tables of a sampled
+softmax, which stage 3 does not support.
 
 At every stage, weights and optimizer state are read and loaded as complete tensors, parameter by
 parameter. A checkpoint therefore does not depend on the number of ranks, and contains no pickle.
@@ -30,6 +31,7 @@ from torch.nn.parallel import DistributedDataParallel
 from bilm.distributed.ranks import Ranks
 from bilm.distributed.replicas import replicate, sparse_tables
 from bilm.distributed.row_exchange import RowExchange, RowPlan
+from bilm.distributed.table_updates import TableUpdates
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm
 from bilm.model.precision import precision_context
@@ -58,10 +60,10 @@ class Engine:
         self,
         ranks: Ranks,
         model: BiLm,
-        optimizer: torch.optim.Optimizer,
+        make_optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer],
         settings: EngineSettings,
     ) -> None:
-        """Wrap `model`, which must be on the device of `ranks`, and an optimizer of its weights."""
+        """Wrap `model`, which must be on the device of `ranks`, and optimizers of its weights."""
         self.model = model
         self.is_partitioned = settings.stage > 0
         self._ranks = ranks
@@ -72,14 +74,24 @@ class Engine:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         self._replicas: DistributedDataParallel | None = None
         self._row_exchange: RowExchange | None = None
+        self._table_updates: TableUpdates | None = None
+        tables = [table for _, table in sparse_tables(model)]
+        weights = list(model.parameters())
+        if ranks.world > 1 and tables:
+            self._row_exchange = RowExchange(tables, settings.sent_dtype)
         if ranks.world > 1 and not self.is_partitioned:
             self._replicas = replicate(model, settings.sent_dtype)
-            if sparse_tables(model):
-                tables = [table for _, table in sparse_tables(model)]
-                self._row_exchange = RowExchange(tables, settings.sent_dtype)
+        if self.is_partitioned and tables:
+            optimizer = make_optimizer(tables)
+            self._table_updates = TableUpdates(tables, optimizer, settings.max_gradient_norm)
+            weights = [weight for weight in weights if not any(weight is t for t in tables)]
         self._deepspeed, self._optimizer, _, _ = deepspeed.initialize(
-            model=self._replicas or model, optimizer=optimizer, config=settings.deepspeed
+            model=self._replicas or model,
+            optimizer=make_optimizer(weights),
+            config=settings.deepspeed,
         )
+        if self._table_updates is not None:
+            self._table_updates.join(self._optimizer)
         # It also forgets the groups of DeepSpeed, which another run in this process would use.
         ranks.destroy_group = deepspeed.comm.destroy_process_group
         self._inner_optimizer: torch.optim.Optimizer = (
@@ -138,7 +150,10 @@ class Engine:
         self._num_micro_batches = 1
         if self.is_partitioned:
             self._deepspeed.step()
-            return float(self._deepspeed.get_global_grad_norm())
+            norm = float(self._deepspeed.get_global_grad_norm())
+            if self._table_updates is not None:
+                self._table_updates.step(norm)
+            return norm
         norm = float(clip_gradients(self.model.parameters(), self._max_norm))
         if math.isfinite(norm):
             self._deepspeed.step()
@@ -164,8 +179,14 @@ class Engine:
         return norm
 
     def _set_rate(self, learning_rate: float) -> None:
-        for group in self._inner_optimizer.param_groups:
-            group["lr"] = learning_rate
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate
+
+    @property
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        own = [] if self._table_updates is None else [self._table_updates.optimizer]
+        return [self._inner_optimizer, *own]
 
     def weights(self) -> dict[str, Tensor]:
         """Return every complete weight, on the CPU; all ranks must call this."""
@@ -196,9 +217,11 @@ class Engine:
 
     def set_step_count(self, num_steps: int) -> None:
         """Set the optimizer's step count, which an empty step of DeepSpeed's own may change."""
-        for state in self._inner_optimizer.state.values():
-            if "step" in state:
-                state["step"] = torch.full_like(torch.as_tensor(state["step"]), float(num_steps))
+        for optimizer in self._optimizers:
+            for state in optimizer.state.values():
+                if "step" in state:
+                    count = torch.as_tensor(state["step"])
+                    state["step"] = torch.full_like(count, float(num_steps))
 
     def _gathered_parameters(self) -> AbstractContextManager[None]:
         """Gather the complete weights, of which each rank stores a part at ZeRO stage 3."""
@@ -209,23 +232,39 @@ class Engine:
         flat = [p for group in self._inner_optimizer.param_groups for p in group["params"]]
         for name in ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"):
             flat = getattr(self._optimizer, name, flat)  # ZeRO 1 and 2; ZeRO 3
-        for parameter in flat:
-            state = self._inner_optimizer.state[parameter]
+        self._allocate(self._inner_optimizer, flat)
+        for optimizer in self._optimizers[1:]:
+            self._allocate(optimizer, optimizer.param_groups[0]["params"])
+        if hasattr(self._optimizer, "_lazy_init_hp_params_optimizer_state"):
+            self._optimizer._lazy_init_hp_params_optimizer_state()
+
+    def _allocate(
+        self, optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter]
+    ) -> None:
+        for parameter in parameters:
+            state = optimizer.state[parameter]
             state.setdefault("step", torch.tensor(0.0, device=parameter.device))
             for key in self._state_names:
                 if key not in state:
                     state[key] = torch.zeros_like(parameter.data)
-        if hasattr(self._optimizer, "_lazy_init_hp_params_optimizer_state"):
-            self._optimizer._lazy_init_hp_params_optimizer_state()
+
+    def _whole_state(self, parameter: nn.Parameter) -> dict[str, Tensor] | None:
+        """Return the state of a parameter that is not partitioned."""
+        for optimizer in self._optimizers[self.is_partitioned :]:
+            if parameter in optimizer.state:
+                return optimizer.state[parameter]  # type: ignore[no-any-return]
+        return None
 
     def _get_state(self, parameter: nn.Parameter, key: str) -> Tensor:
-        if self.is_partitioned:
-            return safe_get_full_optimizer_state(parameter, key)  # type: ignore[no-any-return]
-        return self._inner_optimizer.state[parameter][key]  # type: ignore[no-any-return]
+        state = self._whole_state(parameter)
+        if state is not None:
+            return state[key]
+        return safe_get_full_optimizer_state(parameter, key)  # type: ignore[no-any-return]
 
     def _set_state(self, parameter: nn.Parameter, key: str, value: Tensor) -> None:
-        if not self.is_partitioned:
-            self._inner_optimizer.state[parameter][key].copy_(value)
+        state = self._whole_state(parameter)
+        if state is not None:
+            state[key].copy_(value)
             return
         if hasattr(parameter, "ds_shape"):
             # Stage 3's setter of complete tensors fails if the last rank's slice is shorter.

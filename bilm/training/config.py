@@ -169,7 +169,7 @@ class ZeroConfig(Section):
     }
 
     stage: Annotated[int, Field(ge=0, le=3)] = Field(
-        0, description="0 to 3; above 0 only with softmax.kind full (sparse gradients require 0)"
+        0, description="0 to 3; 3 only with softmax.kind full, whose gradients are dense"
     )
     overlap_comm: bool | None = Field(None, description="send gradients during the backward pass")
     contiguous_gradients: bool | None = Field(
@@ -247,10 +247,10 @@ class Config(Section):
     @model_validator(mode="after")
     def _check_sections_together(self) -> Config:
         stage = self.deepspeed.zero_optimization.stage
-        if stage > 0 and self.model.softmax.kind == "sampled":
+        if stage == 3 and self.model.softmax.kind == "sampled":
             raise ValueError(
-                f"deepspeed.zero_optimization.stage is {stage}, but the sampled softmax has sparse "
-                "gradients, which ZeRO stages 1 to 3 do not support; set the stage to 0, or "
+                "deepspeed.zero_optimization.stage is 3, but the sampled softmax has sparse "
+                "gradients, which ZeRO stage 3 does not support; set the stage to 0, 1 or 2, or "
                 "model.softmax.kind to 'full'"
             )
         if self.train.optimizer.name == "adamw" and self.model.softmax.kind == "sampled":

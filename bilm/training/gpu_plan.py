@@ -21,6 +21,7 @@ from bilm.training.memory import (
     distinct_words,
     full_softmax_values,
     stored_share,
+    stored_states,
 )
 from bilm.training.optimizers import STATE_NAMES
 from bilm.training.step_operations import Operation, StepShape, count_launches, count_operations
@@ -118,7 +119,7 @@ def _memory(config: Config, size: ModelSize, world: int, product_bytes: int) -> 
     parameters = size.softmax + size.others
     num_states = len(STATE_NAMES[config.train.optimizer.name])
     always = parameters * stored_share(config, world, 3)
-    always += parameters * num_states * stored_share(config, world, 1)
+    always += num_states * stored_states(config, size, world)
     dense = dense_parameters(config, size)
     gradients = dense * stored_share(config, world, 2)
     copy = dense if world > 1 else 0.0  # of the gradients, in one buffer for the exchange

@@ -81,8 +81,8 @@ def estimate_memory(
     all_parameters = size.softmax + size.others
     num_states = len(STATE_NAMES[config.train.optimizer.name])
     weights = all_parameters * stored_share(config, world, 3)
-    optimizer = all_parameters * num_states * stored_share(config, world, 1)
     is_sampled = config.model.softmax.kind == "sampled"
+    optimizer = stored_states(config, size, world) * num_states
     dense = size.others + (0 if is_sampled else size.softmax)
     gradients = dense * stored_share(config, world, 2)
     # DeepSpeed copies the gradients into one buffer after backward has freed the activations.
@@ -105,6 +105,16 @@ def estimate_memory(
         * (full_softmax_values(slots, size.vocabulary) + 4 * slots * units),
         saving=FLOAT32_BYTES * all_parameters * max(2, 1 + num_states),
     )
+
+
+def stored_states(config: Config, size: ModelSize, world: int) -> float:
+    """Return the number of parameters of which a rank stores the optimizer state.
+
+    The tables of a sampled softmax are not partitioned.
+    """
+    share = stored_share(config, world, 1)
+    is_sampled = config.model.softmax.kind == "sampled"
+    return size.others * share + size.softmax * (1.0 if is_sampled else share)
 
 
 def stored_share(config: Config, world: int, from_stage: int) -> float:

@@ -10,7 +10,7 @@ Weights with dense gradients are updated by torch's own code.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -106,14 +106,16 @@ STATE_NAMES = {
 }
 
 
-def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
+def build_optimizer(
+    config: OptimizerConfig, parameters: Iterable[nn.Parameter]
+) -> torch.optim.Optimizer:
     """Return the published Adagrad (its sums of squares start above zero), Adam, or AdamW.
 
-    All dense weights are updated in one fused call where PyTorch has it for the device of the
-    model; on the CPU this is five times as fast as torch's default. Tables with sparse gradients
+    All dense weights are updated in one fused call where PyTorch has it for their
+    device; on the CPU this is five times as fast as torch's default. Tables with sparse gradients
     are updated by row, which AdamW does not support.
     """
-    parameters = list(model.parameters())
+    parameters = list(parameters)
     is_fused = has_fused(config.name, parameters[0].device.type)
     if config.name == "adagrad":
         return RowAdagrad(

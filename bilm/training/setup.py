@@ -212,7 +212,8 @@ def build_engine(config: Config, model: BiLm, ranks: Ranks) -> Engine:
         max_gradient_norm=config.train.max_gradient_norm,
         state_names=STATE_NAMES[config.train.optimizer.name],
     )
-    return Engine(ranks, model, build_optimizer(config.train.optimizer, model), settings)
+    make_optimizer = functools.partial(build_optimizer, config.train.optimizer)
+    return Engine(ranks, model, make_optimizer, settings)
 
 
 def deepspeed_settings(config: Config) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _train_steps(device: torch.device, dtype: torch.dtype, precision: Precision)
     )
     model = BiLm(config, 50).to(device, dtype).train()
     model.training_precision = precision
-    optimizer = build_optimizer(OptimizerConfig(learning_rate=0.02), model)
+    optimizer = build_optimizer(OptimizerConfig(learning_rate=0.02), model.parameters())
     words = torch.randint(0, 255, (20, 50)).to(device)
     inverse, targets = (torch.randint(0, n, (2, 4, 6)).to(device) for n in (20, 50))
     state, losses = model.zero_state(4), []

@@ -181,7 +181,7 @@ def change(path: str, value: Any) -> dict[str, Any]:
         ("model.lstm.projection_dim", 5000, "it must be below dim, which is 4096"),
         ("model.characters.filters", [[51, 4]], "a width of 51"),
         ("model.softmax.tied_to_input", True, "has no word embeddings"),
-        ("deepspeed.zero_optimization.stage", 2, "sparse gradients"),
+        ("deepspeed.zero_optimization.stage", 3, "sparse gradients"),
         ("deepspeed.gradient_accumulation_steps", 5, "must be a multiple of 5"),
         ("deepspeed.sparse_gradients", True, "by itself"),
         ("deepspeed.train_batch_sise", 1, "the closest key is 'train_batch_size'"),

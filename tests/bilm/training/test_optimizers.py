@@ -42,7 +42,7 @@ def test_adagrad_equals_published_update() -> None:
     model = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         model.weight.fill_(0.5)
-    optimizer = build_optimizer(OptimizerConfig(), model)
+    optimizer = build_optimizer(OptimizerConfig(), model.parameters())
     model.weight.grad = torch.full((1, 1), 3.0)
     optimizer.step()
     assert model.weight.item() == pytest.approx(0.5 - 0.2 * 3.0 / (1.0 + 9.0) ** 0.5, abs=1e-7)
