@@ -100,7 +100,7 @@ class Engine:
         self._allocate_state()
         if not self.is_partitioned:  # gradients are exchanged here, if there are several ranks
             self._deepspeed.buffered_allreduce_fallback = lambda *_, **__: None
-        self._accumulation = settings.deepspeed.get("gradient_accumulation_steps", 1)
+        self._accumulation: int = settings.deepspeed.get("gradient_accumulation_steps", 1)
         self._has_failed = torch.zeros((), device=ranks.device)
         self._num_micro_batches = 1  # of the current step, so far
 
