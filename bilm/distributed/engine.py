@@ -1,10 +1,10 @@
 """A model and its optimizer under DeepSpeed. Only this module imports DeepSpeed.
 
-At ZeRO stage 0, PyTorch averages dense gradients over ranks during the backward pass
-(`replicas.py`), and `row_exchange.py` the sparse rows of the sampled softmax after it. DeepSpeed's
-clipping ignores sparse gradients, so `Engine` clips between backward and step. At stages 1 to 3,
-DeepSpeed averages and clips dense gradients; `table_updates.py` updates the tables of a sampled
-softmax, which stage 3 does not support.
+At ZeRO stage 0, `dense_exchange.py` averages dense gradients over ranks during the backward pass,
+and `row_exchange.py` the sparse rows of the sampled softmax after it. DeepSpeed's clipping ignores
+sparse gradients, so `Engine` clips between backward and step. At stages 1 to 3, DeepSpeed averages
+and clips dense gradients; `table_updates.py` updates the tables of a sampled softmax, which stage 3
+does not support.
 
 At every stage, weights and optimizer state are read and loaded as complete tensors, parameter by
 parameter. A checkpoint therefore does not depend on the number of ranks, and contains no pickle.
@@ -26,12 +26,11 @@ from deepspeed.utils import (
     safe_set_local_optimizer_state,
 )
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
+from bilm.distributed.dense_exchange import DenseExchange
 from bilm.distributed.ranks import Ranks
-from bilm.distributed.replicas import replicate, sparse_tables
 from bilm.distributed.row_exchange import RowExchange, RowPlan
-from bilm.distributed.table_updates import TableUpdates
+from bilm.distributed.table_updates import TableUpdates, sparse_tables
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm
 from bilm.model.precision import precision_context
@@ -72,21 +71,21 @@ class Engine:
         # DeepSpeed would spend minutes at the first start compiling its shared-memory collectives;
         # if it is killed meanwhile, it leaves a lock on which every later start hangs.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-        self._replicas: DistributedDataParallel | None = None
+        self._dense_exchange: DenseExchange | None = None
         self._row_exchange: RowExchange | None = None
         self._table_updates: TableUpdates | None = None
-        tables = [table for _, table in sparse_tables(model)]
+        tables = sparse_tables(model)
         weights = list(model.parameters())
         if ranks.world > 1 and tables:
             self._row_exchange = RowExchange(tables, settings.sent_dtype)
+        dense = [weight for weight in weights if not any(weight is t for t in tables)]
         if ranks.world > 1 and not self.is_partitioned:
-            self._replicas = replicate(model, settings.sent_dtype)
+            self._dense_exchange = DenseExchange(dense, settings.sent_dtype)
         if self.is_partitioned and tables:
-            optimizer = make_optimizer(tables)
+            optimizer, weights = make_optimizer(tables), dense
             self._table_updates = TableUpdates(tables, optimizer, settings.max_gradient_norm)
-            weights = [weight for weight in weights if not any(weight is t for t in tables)]
         self._deepspeed, self._optimizer, _, _ = deepspeed.initialize(
-            model=self._replicas or model,
+            model=model,
             optimizer=make_optimizer(weights),
             config=settings.deepspeed,
         )
@@ -113,13 +112,7 @@ class Engine:
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the model's forward pass."""
-        if self._replicas is not None:
-            self._replicas.require_backward_grad_sync = self._is_last_micro_batch
         return self._deepspeed(*inputs)
-
-    @property
-    def _is_last_micro_batch(self) -> bool:
-        return self._num_micro_batches == self._accumulation
 
     def backward(self, objective: Tensor, rows: RowPlan | None) -> None:
         """Add the gradient of one micro-batch; the last one of a step averages over ranks.
@@ -127,13 +120,18 @@ class Engine:
         `rows` is needed for a sampled softmax on several ranks.
         """
         # Autocast has determined the dtypes in forward; only the use of TF32 is still open.
+        is_last = self._num_micro_batches == self._accumulation
+        if self._dense_exchange is not None and is_last:
+            self._dense_exchange.start()
         is_tf32 = self.model.training_precision == "tf32"
         with precision_context(self._ranks.device, "tf32" if is_tf32 else "float32"):
             self._deepspeed.backward(objective)
         if self._row_exchange is not None and rows is not None:
             self._row_exchange.collect(rows)
-            if self._is_last_micro_batch:
+            if is_last:
                 self._row_exchange.average(rows)
+        if self._dense_exchange is not None and is_last:
+            self._dense_exchange.finish()
 
     def next_micro_batch(self) -> None:
         """Advance to the next micro-batch of the same step; nothing is updated."""
@@ -166,7 +164,7 @@ class Engine:
         """
         self._set_rate(learning_rate)
         if self._ranks.world == self._num_micro_batches == 1:
-            for _, table in sparse_tables(self.model):
+            for table in sparse_tables(self.model):
                 if table.grad is not None:
                     table.grad._coalesced_(True)  # the rows of one micro-batch are distinct
         self._num_micro_batches = 1

@@ -14,6 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from bilm.kernels.sparse_rows import coalesced
+from bilm.model.language_model import BiLm
+
+
+def sparse_tables(model: BiLm) -> list[nn.Parameter]:
+    """Return the tables of a sampled softmax, whose gradients are sparse."""
+    softmax = model.softmax
+    if softmax is None or model.config.softmax.kind != "sampled":
+        return []
+    return [softmax.bias] if softmax.is_tied else [softmax.weight, softmax.bias]
 
 
 class TableUpdates:

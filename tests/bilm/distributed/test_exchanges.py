@@ -11,9 +11,10 @@ from tests.conftest import ROOT
 @pytest.mark.slow
 @pytest.mark.launch
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_average_equals_dense_sums(ranks: int) -> None:
+@pytest.mark.parametrize("kind", ["row_ranks", "dense_ranks"])
+def test_averages_equal_sums(kind: str, ranks: int) -> None:
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone")
-    name = "tests.bilm.distributed.exchange_ranks"
+    name = f"tests.bilm.distributed.{kind}"
     done = subprocess.run(
         [*launcher, "--nproc-per-node", str(ranks), "-m", name],
         cwd=ROOT,

@@ -1,6 +1,6 @@
 """Compare the exchange of rows with dense sums, on every rank of a launch by torchrun.
 
-`python -m torch.distributed.run --nproc-per-node 3 -m tests.bilm.distributed.exchange_ranks`
+`python -m torch.distributed.run --nproc-per-node 3 -m tests.bilm.distributed.row_ranks`
 """
 
 from __future__ import annotations
