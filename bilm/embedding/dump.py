@@ -191,6 +191,9 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
             stack.enter_context(exclusive_lock(directory / LOCK_FILE, OutputError, message))
         header = {"format": FORMAT, "version": VERSION, "run": run, "replaces": exists}
         if not _is_same_run(directory, header, overwrite):
+            if exists and not overwrite:  # a finished run was killed while it removed its directory
+                _remove(directory)
+                reject_existing(output, OutputError)
             _clear(directory, everything=True)
             with _output_errors(output, _MAX_HEADER_BYTES):
                 write_text(directory / HEADER_FILE, json.dumps(header, indent=2) + "\n")

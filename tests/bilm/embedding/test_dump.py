@@ -161,6 +161,18 @@ def test_keeps_existing_file_until_the_new_one_is_complete(tmp_path: Path) -> No
     check_complete(output, arrays_of(0, 5))
 
 
+def test_keeps_output_whose_directory_was_removed_in_part(tmp_path: Path) -> None:
+    output = tmp_path / "out.hdf5"
+    output.write_text("finished")
+    directory = partial_directory(output)
+    directory.mkdir()
+    (directory / "part-00000000.safetensors").write_bytes(b"")
+    with pytest.raises(OutputError, match="already exists"), open_dump(output, RUN, False):
+        pass
+    assert output.read_text() == "finished"
+    assert not directory.exists()
+
+
 def test_rejects_second_process_damaged_part_and_directory(tmp_path: Path) -> None:
     output = tmp_path / "out.hdf5"
     with (
