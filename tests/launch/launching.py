@@ -36,7 +36,6 @@ TINY: dict[str, Any] = {
         "output_dir": "",
         "num_epochs": 100,
         "max_steps": 12,
-        "max_gradient_norm": 1.5,  # clips at nearly every step
         "evaluation": {"every_steps": 6, "rows": 4},
         "checkpoints": {"every_steps": 4},
         "log": {"every_steps": 1, "histograms_every_steps": 5},
