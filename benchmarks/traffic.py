@@ -1,6 +1,6 @@
 """Measure the bytes that a rank sends per step, and compare them with the plan (Linux).
 
-`python benchmarks/traffic.py --config F --ranks 2 4 8 data.corpus=DIR` runs real launches in a
+`python benchmarks/traffic.py --config F --ranks 2,4,8 data.corpus=DIR` runs real launches in a
 network namespace of its own, in which nothing else sends, and reads the counters of its loopback
 interface. Two runs of different length are subtracted, so that the start does not count. Prints one
 JSON line per number of ranks. What is not a gradient (reports of a step, heartbeats, TCP headers)
@@ -39,13 +39,13 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", required=True, help="configuration file or shipped name")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2], help="(default: 2)")
+    parser.add_argument("--ranks", default="2", help="such as 2,4,8 (default: %(default)s)")
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_intermixed_args()
     config = load_config(arguments.config, arguments.override)
     parameters = make_plan(config, None, None).parameters
     _enter_network_namespace()
-    for world in arguments.ranks:
+    for world in map(int, arguments.ranks.split(",")):
         planned = traffic(config, parameters, world)
         short, long = (_sent_bytes(config, world, steps) for steps in (SHORT, LONG))
         measured = (long - short) / (LONG - SHORT) / world
