@@ -96,7 +96,7 @@ def _counter() -> int:
         name, _, values = line.partition(":")
         if name.strip() == "lo":
             return int(values.split()[8])
-    raise OSError("there is no loopback interface")
+    raise OSError("/proc/net/dev does not list the loopback interface")
 
 
 if __name__ == "__main__":
