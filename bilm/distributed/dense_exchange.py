@@ -1,8 +1,8 @@
 """The average over ranks of dense gradients, while the backward pass still computes others.
 
 Gradients are sent in buckets, in the same order in every step and on all ranks. PyTorch's
-`DistributedDataParallel` would change its buckets after the first step, and with them the order of
-sums: with three or more ranks, a resumed run would not be equal to an unbroken one.
+`DistributedDataParallel` changes its buckets after the first step, and with them the order of sums,
+so that with three or more ranks a resumed run could differ from an unbroken one in the last bits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The sum over ranks of the gradients of the softmax tables, whose rows are mostly zero.
 
 The negatives of a step are the same on all ranks, so their rows are summed by one all-reduce. Only
-the rows of other targets are gathered. What a rank sends therefore depends on the negatives and on
-the words of the global batch, not on the number of ranks. All sizes are known on the host: the
+the rows of other targets are gathered. For the same global batch, what a rank sends is bounded: it
+is at most twice as much with any number of ranks as with two. All sizes are known on the host: the
 ranks exchange the ids of their targets there, before the step.
 """
 
