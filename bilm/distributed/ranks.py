@@ -129,13 +129,14 @@ class Ranks:
 
     def note_step(self, step: int) -> None:
         """Record the number of finished steps; after the first one, the shorter timeout applies."""
+        if self._heartbeat is None:
+            return
+        self._heartbeat.note_step(step)
         if self._is_starting:
             self._is_starting = False
-            seconds = datetime.timedelta(seconds=self._timeouts.step_seconds)
+            timeout = datetime.timedelta(seconds=self._timeouts.step_seconds)
             for group in torch.distributed.distributed_c10d._world.pg_map:
-                torch.distributed.distributed_c10d._set_pg_timeout(seconds, group)
-        if self._heartbeat is not None:
-            self._heartbeat.note_step(step)
+                torch.distributed.distributed_c10d._set_pg_timeout(timeout, group)
 
     @contextmanager
     def report_lost_ranks(self) -> Iterator[None]:
@@ -188,6 +189,10 @@ def _choose_device(local_rank: int) -> torch.device:
         accelerator = None
     if accelerator is None or accelerator.type == "mps":  # which does not support float64
         return torch.device("cpu")
+    if local_rank > 0 and torch.accelerator.device_count() == 1:
+        # Each rank sees only its own GPU, as with `srun --gpus-per-task 1`.
+        local_rank = 0
+        os.environ["LOCAL_RANK"] = "0"  # from which DeepSpeed chooses the device
     torch.get_device_module(accelerator).set_device(local_rank)
     return torch.device(accelerator.type, local_rank)
 

@@ -140,16 +140,8 @@ NCCL = "NCCL error in: ProcessGroupNCCL.cpp:3690, {}, NCCL version 2.27.5"
         (DistBackendError(NCCL.format("unhandled system error") + "\nncclSystemError: "), True),
         (RuntimeError(NCCL.format("x") + "\nncclRemoteError: A call failed"), True),
         (RuntimeError("NCCL communicator was aborted on rank 0."), True),
-        (
-            RuntimeError(
-                "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)"
-            ),
-            True,
-        ),
-        (
-            DistBackendError(NCCL.format("invalid usage") + "\nncclInvalidUsage: Duplicate GPU"),
-            False,
-        ),
+        (RuntimeError("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL"), True),
+        (DistBackendError(NCCL.format("invalid usage") + "\nncclInvalidUsage"), False),
         (DistBackendError(NCCL.format("unhandled cuda error")), False),
         (torch.OutOfMemoryError("CUDA out of memory"), False),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),

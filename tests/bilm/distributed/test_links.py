@@ -18,7 +18,7 @@ NO_HOST = "0.0.0.1"  # connections to it fail at once
 
 @pytest.fixture
 def offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let rank 0 find its own address, whatever the network of this machine."""
+    """Let rank 0 find its own address also on a machine without a network."""
     monkeypatch.delenv("BILM_HEARTBEAT_PORT", raising=False)
     monkeypatch.setattr("bilm.distributed.links._own_addresses", lambda: ["127.0.0.1"])
 
