@@ -158,7 +158,7 @@ def _read_mpi(environment: Mapping[str, str], names: _Variables) -> Launch | Non
 
 
 def _read_slurm(environment: Mapping[str, str]) -> Launch | None:
-    """Read the variables of a task of `srun`; a batch script itself is no task."""
+    """Read the variables of a task of `srun`; a batch script itself is not one."""
     # A batch script has the position of its only task, but no step.
     is_script = "SLURM_GTIDS" in environment and "SLURM_STEP_ID" not in environment
     if "SLURM_PROCID" not in environment or is_script:

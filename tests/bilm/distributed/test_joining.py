@@ -22,7 +22,7 @@ from bilm.errors import run_command
 
 def main():
     for _ in range(2):  # a process may train more than once
-        with join_ranks(Timeouts(60, 120), on_cpu=True, job=sys.argv[1]) as ranks:
+        with join_ranks(Timeouts(300, 600), on_cpu=True, job=sys.argv[1]) as ranks:
             print(ranks.gather(torch.tensor([ranks.rank])).flatten().tolist(), flush=True)
             sys.stdin.readline()  # until the test closes it
 
@@ -76,7 +76,7 @@ def assert_joined(*ranks: Process) -> None:
     for process in ranks:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line == "[0, 1]\n", process.communicate(timeout=60)
+        assert line == "[0, 1]\n", process.communicate(timeout=400)
 
 
 def assert_finishes(*ranks: Process) -> None:
@@ -86,12 +86,12 @@ def assert_finishes(*ranks: Process) -> None:
         process.stdin.write("\n\n")
         process.stdin.flush()
     for process in ranks:
-        out, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=400)
         assert (process.returncode, out) == (0, "[0, 1]\n"), errors
 
 
 def assert_rejected(process: Process, message: str) -> None:
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=400)
     assert process.returncode == USER_ERROR_EXIT_CODE, errors
     assert message in errors
     assert "Traceback" not in errors
@@ -119,7 +119,7 @@ def test_rejects_rank_that_was_started_twice(start: Start) -> None:
     assert host.stdin is not None
     host.stdin.write("\n\n")
     host.stdin.flush()
-    codes = sorted(peer.wait(timeout=120) for peer in peers)
+    codes = sorted(peer.wait(timeout=400) for peer in peers)
     assert codes == [0, USER_ERROR_EXIT_CODE]
 
 
