@@ -20,7 +20,13 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from torch.distributed import DistNetworkError, DistStoreError, PrefixStore, Store, TCPStore
+from torch.distributed import (  # type: ignore[attr-defined]
+    DistNetworkError,
+    DistStoreError,
+    PrefixStore,
+    Store,
+    TCPStore,
+)
 
 from bilm.distributed.launchers import job_name
 from bilm.distributed.links import own_address_towards, this_machine
@@ -45,7 +51,7 @@ def join_store(job: str, timeout_seconds: int) -> Store:
     `job` must be the same on all ranks, and should differ between jobs.
     """
     numbers = rank_numbers()
-    own = {
+    own: dict[str, Any] = {
         "rank": numbers.rank,
         "world": numbers.world,
         "job": f"{job_name(os.environ)}/{job}",
