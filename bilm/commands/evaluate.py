@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, get_args
 
+from bilm.distributed.launchers import adopt_launcher
 from bilm.distributed.port import check_port
 from bilm.distributed.process import rank_numbers, share_cores
 from bilm.errors import CheckpointError, ConfigError, CorpusError, run_command
@@ -54,6 +55,7 @@ def main() -> int:
     if options.max_words is not None and options.max_words < 1:
         raise ConfigError(f"--max-words is {options.max_words}; it must be at least 1")
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    adopt_launcher()
     check_port()
     share_cores()
     perplexity = _evaluate(options)
@@ -106,12 +108,13 @@ def _parse() -> Options:
 def _evaluate(options: Options) -> Perplexity:
     # torch is imported late, so that --help is fast
     from bilm.corpus.reader import Corpus
-    from bilm.distributed.ranks import join_ranks
+    from bilm.distributed.ranks import Timeouts, join_ranks
     from bilm.pretrained.model_directory import PretrainedBiLm
     from bilm.training.perplexity import loss_totals
 
     device = choose_device(options.device)
-    with join_ranks(TIMEOUT_SECONDS, on_cpu=device.type == "cpu") as ranks:
+    timeouts = Timeouts(TIMEOUT_SECONDS, TIMEOUT_SECONDS)
+    with join_ranks(timeouts, on_cpu=device.type == "cpu", job="evaluate") as ranks:
         if options.device == AUTO and ranks.world > 1:
             device = ranks.device
         with ranks.fail_together():

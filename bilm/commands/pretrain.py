@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from bilm.distributed.launchers import adopt_launcher
 from bilm.distributed.port import check_port
 from bilm.distributed.process import configure_process, rank_numbers
 from bilm.errors import (
@@ -55,6 +56,7 @@ class Options:
 def main() -> int:
     """Read the configuration, then train, print the plan, or try one step."""
     options = _parse()
+    adopt_launcher()
     rank = rank_numbers().rank
     try:
         config = load_config(options.config, options.overrides)

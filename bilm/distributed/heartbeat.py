@@ -11,21 +11,17 @@ Cost: one small message per rank per second.
 
 from __future__ import annotations
 
-import hmac
-import json
 import logging
 import os
-import secrets
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from torch.distributed import DistError
 
+from bilm.distributed.links import Link, connect, this_machine
 from bilm.errors import LOST_RANK_EXIT_CODE, BilmError, LostRankError, PeerError
 
 logger = logging.getLogger(__name__)
@@ -34,9 +30,24 @@ _INTERVAL_SECONDS = 1.0
 
 _VERDICT_SECONDS = 5.0  # after a failed collective: how long to wait for the name of the lost rank
 
-_GREETING_SECONDS = 5.0  # how long a new connection may take to identify itself
+# Parts of the messages of gloo and NCCL about a collective that failed because of another rank.
+# A watchdog reports a collective that has taken longer than the timeout of the group.
+_FAILED_COLLECTIVE = (
+    "gloo",
+    "ncclRemoteError",
+    "ncclSystemError",
+    "NCCL communicator was aborted",
+    "Watchdog caught collective operation timeout",
+)
 
-_MAX_LINE_BYTES = 1 << 12
+# Errors of NCCL that the reporting rank has caused itself, which are raised as the same type.
+_OWN_ERROR = (
+    "ncclInvalidArgument",
+    "ncclInvalidUsage",
+    "ncclUnhandledCudaError",
+    "unhandled cuda error",
+    "invalid usage",
+)
 
 
 class Heartbeat:
@@ -53,7 +64,7 @@ class Heartbeat:
         self._interval = min(_INTERVAL_SECONDS, timeout_seconds / 10)
         self._max_silent = max(2, round(timeout_seconds / self._interval))
         self._is_stopped = threading.Event()
-        self._links = _connect(rank, world, timeout_seconds, broadcast)
+        self._links = connect(rank, world, timeout_seconds, broadcast)
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         self._thread.start()
 
@@ -73,7 +84,7 @@ class Heartbeat:
 
     def explain(self, error: RuntimeError) -> BilmError | None:
         """Return the cause of a failed collective; None if `error` is not from a collective."""
-        if not isinstance(error, DistError) and "gloo" not in str(error):
+        if not _is_failed_collective(error):
             return None
         deadline = time.monotonic() + _VERDICT_SECONDS
         while time.monotonic() < deadline:
@@ -97,7 +108,7 @@ class Heartbeat:
                 if reason and not self._is_stopped.is_set():
                     self._end_run(rank, link, reason)
 
-    def _check(self, link: _Link) -> str:
+    def _check(self, link: Link) -> str:
         """Return why the rank at the other end is lost; an empty string if it is not.
 
         Silence is counted in intervals of this process, none of which pass while it is stopped.
@@ -117,7 +128,7 @@ class Heartbeat:
             return f"has sent no heartbeat for {link.silent * self._interval:.0f} s"
         return ""
 
-    def _end_run(self, rank: int, link: _Link, reason: str) -> None:
+    def _end_run(self, rank: int, link: Link, reason: str) -> None:
         """Log the lost rank, kill its process if it runs on this machine, and exit."""
         self._verdict = (
             f"rank {rank} (process {link.process} on {link.machine[0]}) {reason}, in step "
@@ -128,7 +139,7 @@ class Heartbeat:
             logger.error("error: %s", self._verdict)
         else:
             time.sleep(3 * self._interval)  # rank 1 must detect the same loss first
-        if link.machine == _machine():
+        if link.machine == this_machine():
             try:
                 os.kill(link.process, signal.SIGKILL)
             except OSError:
@@ -138,112 +149,15 @@ class Heartbeat:
         _exit()
 
 
-class _Link:
-    """A non-blocking connection to another rank, with one JSON object per line."""
-
-    def __init__(self, connection: socket.socket, process: int, machine: tuple[str, str]) -> None:
-        connection.setblocking(False)
-        self._connection, self._buffer = connection, b""
-        self.process, self.machine = process, machine
-        self.silent = 0
-        self.is_closed = self.is_leaving = False
-
-    def send(self, message: dict[str, Any]) -> None:
-        try:
-            self._connection.send(json.dumps(message).encode() + b"\n")
-        except OSError:
-            pass  # a broken connection is detected when reading
-
-    def receive(self) -> list[dict[str, Any]]:
-        """Return the messages that have arrived since the last call."""
-        while not self.is_closed:
-            try:
-                part = self._connection.recv(_MAX_LINE_BYTES)
-            except BlockingIOError:
-                break
-            except OSError:
-                part = b""
-            self.is_closed = not part
-            self._buffer += part
-        *lines, self._buffer = self._buffer.split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-def _connect(
-    rank: int, world: int, timeout_seconds: float, broadcast: Callable[[Any], Any]
-) -> dict[int, _Link]:
-    """Connect rank 0 to every other rank; a connection must present the shared secret."""
-    host = os.environ["MASTER_ADDR"]
-    own = [os.getpid(), *_machine()]
-    if rank == 0:
-        with _listen(host, world) as server:
-            port, secret, *_ = broadcast([server.getsockname()[1], secrets.token_hex(16), *own])
-            return _accept(server, world, secret, timeout_seconds)
-    port, secret, process, *machine = broadcast(None)
-    connection = socket.create_connection((host, port), timeout=timeout_seconds)
-    greeting = {"secret": secret, "rank": rank, "process": own[0], "machine": own[1:]}
-    connection.sendall(json.dumps(greeting).encode() + b"\n")
-    return {0: _Link(connection, process, (machine[0], machine[1]))}
-
-
-def _listen(host: str, world: int) -> socket.socket:
-    """Listen at the address that the other ranks use, or at all addresses if it is not local."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, 0), family=family, backlog=world)
-    except OSError:
-        return socket.create_server(("", 0), family=family, backlog=world)
-
-
-def _accept(
-    server: socket.socket, world: int, secret: str, timeout_seconds: float
-) -> dict[int, _Link]:
-    links: dict[int, _Link] = {}
-    deadline = time.monotonic() + timeout_seconds
-    while len(links) < world - 1:
-        server.settimeout(max(0.01, deadline - time.monotonic()))
-        try:
-            connection, _ = server.accept()
-        except TimeoutError:
-            missing = sorted(set(range(1, world)) - set(links))
-            raise LostRankError(
-                f"ranks {missing} did not connect within {timeout_seconds} s"
-            ) from None
-        connection.settimeout(_GREETING_SECONDS)
-        try:
-            greeting = json.loads(_read_line(connection))
-            if not hmac.compare_digest(str(greeting["secret"]), secret):
-                raise ValueError("wrong secret")
-            link = _Link(connection, int(greeting["process"]), tuple(greeting["machine"]))
-            links[int(greeting["rank"])] = link
-        except (OSError, ValueError, KeyError, TypeError):
-            connection.close()
-    return links
-
-
-def _read_line(connection: socket.socket) -> bytes:
-    line = b""
-    while not line.endswith(b"\n") and len(line) < _MAX_LINE_BYTES:
-        part = connection.recv(1)
-        if not part:
-            break
-        line += part
-    return line
+def _is_failed_collective(error: RuntimeError) -> bool:
+    """Return whether another rank, or the network, may be the cause of `error`."""
+    text = str(error)
+    if any(part in text for part in _FAILED_COLLECTIVE):
+        return True
+    return isinstance(error, DistError) and not any(part in text for part in _OWN_ERROR)
 
 
 def _exit() -> None:
     """Exit, after the main thread has had time to print its own error."""
     time.sleep(1.0)
     os._exit(LOST_RANK_EXIT_CODE)
-
-
-def _machine() -> tuple[str, str]:
-    """Return the host name and the namespace in which process ids are valid."""
-    try:
-        namespace = str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        namespace = ""
-    return socket.gethostname(), namespace

@@ -19,15 +19,27 @@ def check_port() -> None:
     A run of one rank needs no port, and torchrun's agent may listen instead of rank 0.
     """
     numbers, port = rank_numbers(), int(os.environ.get("MASTER_PORT", "0"))
-    has_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    if numbers.rank > 0 or numbers.world == 1 or has_agent or _is_free(port):
+    if numbers.rank > 0 or numbers.world == 1 or has_agent() or _is_free(port):
         return
-    with socket.create_server(("", 0)) as unused:
-        other = unused.getsockname()[1]
     raise ConfigError(
         f"port {port}, through which the ranks of this run connect, is in use, probably by another "
-        f"run on this machine. Pass a free one to the launcher: deepspeed --master_port {other} "
-        f"launch/... (or torchrun --master_port {other}, or --rdzv-endpoint localhost:{other})"
+        f"run on this machine. {port_remedy()}"
+    )
+
+
+def has_agent() -> bool:
+    """Return whether the agent of torchrun hosts the store through which the ranks connect."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def port_remedy() -> str:
+    """Return how to choose another port, with one that is free on this machine."""
+    with socket.create_server(("", 0)) as unused:
+        other = unused.getsockname()[1]
+    return (
+        f"Pass a free one to the launcher: deepspeed --master_port {other} launch/... (or torchrun "
+        f"--master_port {other}, or --rdzv-endpoint localhost:{other}), or set MASTER_PORT={other} "
+        "on all ranks"
     )
 
 

@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ import torch.distributed
 from torch import Tensor
 
 from bilm.distributed.heartbeat import Heartbeat
-from bilm.distributed.port import check_port
+from bilm.distributed.joining import join_store
 from bilm.distributed.process import rank_numbers
 from bilm.errors import BilmError, CheckpointError, PeerError
 
@@ -33,36 +34,46 @@ _ENVIRONMENT_OF_SINGLE_RANK = {
 }
 
 
+@dataclass(frozen=True)
+class Timeouts:
+    """How long ranks wait for each other."""
+
+    step_seconds: int  # in a step; also how long a rank may send no heartbeat
+    startup_seconds: int  # until the end of the first step
+
+
 class Ranks:
     """This process's view of the ranks of its run."""
 
-    def __init__(self, timeout_seconds: int, on_cpu: bool = False) -> None:
-        """Join the process group; every rank must do so within `timeout_seconds`."""
+    def __init__(self, timeouts: Timeouts, on_cpu: bool = False, job: str = "") -> None:
+        """Join the process group of `job`, a name that is the same on all of its ranks."""
         numbers = rank_numbers()
         self.rank, self.world = numbers.rank, numbers.world
         self.is_first_on_machine = numbers.local_rank == 0
         self.device = torch.device("cpu") if on_cpu else _choose_device(numbers.local_rank)
         self.destroy_group: Callable[[], object] = torch.distributed.destroy_process_group
         self._host_group: torch.distributed.ProcessGroup | None = None  # None: the default group
-        self._join(datetime.timedelta(seconds=timeout_seconds))
+        self._timeouts, self._is_starting = timeouts, True
+        self._join(job)
         self._heartbeat: Heartbeat | None = None
         if self.world > 1:
-            self._heartbeat = Heartbeat(self.rank, self.world, timeout_seconds, self.broadcast_json)
-
-    def _join(self, timeout: datetime.timedelta) -> None:
-        backend = torch.distributed.Backend.default_device_backend_map[self.device.type]
-        if self.world == 1:  # no port, so any number of such runs may share a machine
-            store = torch.distributed.HashStore()  # type: ignore[attr-defined]
-            torch.distributed.init_process_group(
-                backend, timeout=timeout, world_size=1, rank=0, store=store
+            self._heartbeat = Heartbeat(
+                self.rank, self.world, timeouts.step_seconds, self.broadcast_json
             )
-            return
-        try:
-            torch.distributed.init_process_group(backend, timeout=timeout)
-        except torch.distributed.DistNetworkError:
-            check_port()  # another process may have taken it since the start
-            raise
-        if self.device.type != "cpu":
+
+    def _join(self, job: str) -> None:
+        timeout = datetime.timedelta(seconds=self._timeouts.startup_seconds)
+        torch.distributed.init_process_group(
+            torch.distributed.Backend.default_device_backend_map[self.device.type],
+            timeout=timeout,
+            world_size=self.world,
+            rank=self.rank,
+            store=join_store(job, self._timeouts.startup_seconds)
+            if self.world > 1
+            # no port, so any number of such runs may share a machine
+            else torch.distributed.HashStore(),  # type: ignore[attr-defined]
+        )
+        if self.world > 1 and self.device.type != "cpu":
             self._host_group = torch.distributed.new_group(timeout=timeout, backend="gloo")
 
     @property
@@ -127,9 +138,15 @@ class Ranks:
             raise PeerError("another rank has failed")
 
     def note_step(self, step: int) -> None:
-        """Record the number of finished steps, for the message about a lost rank."""
-        if self._heartbeat is not None:
-            self._heartbeat.note_step(step)
+        """Record the number of finished steps; after the first one, the shorter timeout applies."""
+        if self._heartbeat is None:
+            return
+        self._heartbeat.note_step(step)
+        if self._is_starting:
+            self._is_starting = False
+            timeout = datetime.timedelta(seconds=self._timeouts.step_seconds)
+            for group in torch.distributed.distributed_c10d._world.pg_map:
+                torch.distributed.distributed_c10d._set_pg_timeout(timeout, group)
 
     @contextmanager
     def report_lost_ranks(self) -> Iterator[None]:
@@ -154,7 +171,7 @@ class Ranks:
 
 
 @contextmanager
-def join_ranks(timeout_seconds: int, on_cpu: bool = False) -> Iterator[Ranks]:
+def join_ranks(timeouts: Timeouts, on_cpu: bool = False, job: str = "") -> Iterator[Ranks]:
     """Join the ranks of this run for a block; leave the group when the block succeeds.
 
     After an error a group of several ranks is not destroyed, because that could wait for a lost
@@ -164,7 +181,7 @@ def join_ranks(timeout_seconds: int, on_cpu: bool = False) -> Iterator[Ranks]:
         # The invariants are set explicitly to avoid a PyTorch warning at the first sparse tensor.
         warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
         with _environment_of_single_rank():
-            ranks = Ranks(timeout_seconds, on_cpu)
+            ranks = Ranks(timeouts, on_cpu, job)
             try:
                 with ranks.report_lost_ranks():
                     yield ranks
@@ -182,6 +199,10 @@ def _choose_device(local_rank: int) -> torch.device:
         accelerator = None
     if accelerator is None or accelerator.type == "mps":  # which does not support float64
         return torch.device("cpu")
+    if local_rank > 0 and torch.accelerator.device_count() == 1:
+        # Each rank sees only its own GPU, as with `srun --gpus-per-task 1`.
+        local_rank = 0
+        os.environ["LOCAL_RANK"] = "0"  # from which DeepSpeed chooses the device
     torch.get_device_module(accelerator).set_device(local_rank)
     return torch.device(accelerator.type, local_rank)
 

@@ -2,13 +2,16 @@
 
 A signal handler only sets a flag. After the current step the ranks agree on it, save and exit. The
 outer `deepspeed` process does not forward signals, so each rank also checks whether the launcher
-processes above it still exist.
+processes above it still exist. On another machine, that process starts its launchers through pdsh
+and ssh. There, a rank checks whether the connection of ssh is open, and if pdsh runs on the same
+machine, whether `deepspeed` is still its parent.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import threading
 import time
@@ -31,6 +34,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self._chain = _launcher_chain()
+        self._pdsh = _find_pdsh(self._chain)
         self._reason = _LAUNCHER_EXITED if _is_orphaned(self._chain) else None
         self._signal_time: float | None = None
 
@@ -55,9 +59,15 @@ class StopRequest:
     @property
     def reason(self) -> str | None:
         """The reason to stop, or None."""
-        if self._reason is None and _launcher_chain() != self._chain:
+        if self._reason is None and self._has_launcher_exited():
             self._reason = _LAUNCHER_EXITED
         return self._reason
+
+    def _has_launcher_exited(self) -> bool:
+        chain = _launcher_chain()
+        if chain != self._chain or (len(chain) == 1 and _is_output_closed()):
+            return True
+        return self._pdsh is not None and not _is_deepspeed(_parent_of(self._pdsh))
 
     def wait_for_second_signal(self) -> None:
         """After a signal, wait until a second one is no longer expected.
@@ -105,16 +115,46 @@ def _is_orphaned(chain: tuple[int, ...]) -> bool:
     return is_adopted and not Path(f"/proc/{group}").exists()
 
 
-def _is_deepspeed(process: int) -> bool:
+def _find_pdsh(chain: tuple[int, ...]) -> int | None:
+    """Return the pdsh that has started this rank's launcher, if it runs on this machine.
+
+    It has the options of the launcher that identify the job among its own arguments.
+    """
+    if len(chain) != 1:  # the outer `deepspeed` is above the launcher
+        return None
+    names = (b"--world_info=", b"--master_addr=", b"--master_port=")
+    options = {part for part in _arguments(chain[0]) if part.startswith(names)}
+    for directory in Path("/proc").glob("[0-9]*"):
+        parts = _arguments(int(directory.name))
+        if parts[0].rsplit(b"/", 1)[-1] == b"pdsh" and options and options <= set(parts):
+            return int(directory.name)
+    return None
+
+
+def _is_output_closed() -> bool:
+    """Return whether nothing reads this process's log: sshd has closed a broken connection."""
+    poll = select.poll()
+    poll.register(2, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+def _is_deepspeed(process: int | None) -> bool:
+    """Return whether this is `deepspeed` itself, or `python -m deepspeed.launcher.launch`."""
+    return process is not None and any(
+        part.rsplit(b"/", 1)[-1] == b"deepspeed" or part.startswith(b"deepspeed.launcher.")
+        for part in _arguments(process)
+    )
+
+
+def _arguments(process: int) -> list[bytes]:
+    """Return the command line, or one empty part.
+
+    It is not known if the process has exited, or on other systems than Linux.
+    """
     try:
-        parts = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-        # the command `deepspeed` itself, or `python -m deepspeed.launcher.launch`
-        return any(
-            part.rsplit(b"/", 1)[-1] == b"deepspeed" or part.startswith(b"deepspeed.launcher.")
-            for part in parts
-        )
-    except OSError:  # it has exited, or this is not Linux, where only signals are detected
-        return False
+        return Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return [b""]
 
 
 def _parent_of(process: int) -> int | None:

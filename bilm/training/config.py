@@ -156,7 +156,12 @@ class TrainConfig(Section):
     checkpoints: CheckpointConfig = CheckpointConfig()
     log: LogConfig = LogConfig()
     timeout_seconds: Annotated[int, Field(ge=10)] = Field(
-        1800, description="how long ranks wait for each other before the run fails"
+        600,
+        description="how long ranks wait for each other in a step, and for heartbeats, before the "
+        "run fails",
+    )
+    startup_timeout_seconds: Annotated[int, Field(ge=10)] = Field(
+        1800, description="the same from the start to the first step; includes verifying the corpus"
     )
 
 

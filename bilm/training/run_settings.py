@@ -6,6 +6,7 @@ change (logs, checkpoints, number of ranks, micro-batches).
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -97,3 +98,10 @@ def _look_up(tree: Any, path: str) -> Any:
     for key in path.split("."):
         tree = tree[key]
     return tree
+
+
+def name_job(config: Config) -> str:
+    """Return a digest of all settings but paths, which may differ between machines."""
+    paths = {"data": {"corpus"}, "train": {"output_dir", "init_from"}}
+    settings = config.model_dump(mode="json", exclude=paths)
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

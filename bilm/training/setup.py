@@ -19,7 +19,7 @@ from bilm.corpus.global_batch import GlobalBatch, RankShare
 from bilm.corpus.manifest import HELDOUT, TRAIN
 from bilm.corpus.reader import Corpus
 from bilm.distributed.engine import Engine, EngineSettings
-from bilm.distributed.ranks import Ranks, join_ranks
+from bilm.distributed.ranks import Ranks, Timeouts, join_ranks
 from bilm.distributed.signals import StopRequest
 from bilm.errors import CheckpointError, ConfigError, CorpusError
 from bilm.model.bilstm import BiLstmState
@@ -43,7 +43,7 @@ from bilm.training.perplexity import EvaluatedText, evaluation_order
 from bilm.training.run_directory import find_checkpoint, lock_run, write_config
 from bilm.training.run_parts import RunParts, RunState
 from bilm.training.run_record import NO_PROGRESS, RunRecord, StepSums
-from bilm.training.run_settings import settings_of_run
+from bilm.training.run_settings import name_job, settings_of_run
 from bilm.training.step import finish_step, take_step
 from bilm.training.train import TrainResult
 
@@ -105,7 +105,8 @@ def dry_run(config: Config) -> int:
 def prepare(config: Config, fresh: bool, allow_changes: bool = False) -> Iterator[Run]:
     """Join the ranks, open the corpus, lock the run's directory, and build the run."""
     stop = StopRequest()
-    with stop.listen(), join_ranks(config.train.timeout_seconds) as ranks:
+    timeouts = Timeouts(config.train.timeout_seconds, config.train.startup_timeout_seconds)
+    with stop.listen(), join_ranks(timeouts, job=name_job(config)) as ranks:
         with ranks.fail_together():
             corpus = Corpus.open(config.data.corpus)
             if ranks.is_first_on_machine:

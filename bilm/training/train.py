@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bilm.distributed.launchers import adopt_launcher
 from bilm.distributed.process import configure_process
 from bilm.extras import TRAINING, require
 from bilm.files.sections import parse_section
@@ -40,13 +41,15 @@ def train(
     configuration. On rank 0, `on_metrics` is called with each record of metrics.jsonl as it is
     written. With `fresh`, an existing run is an error. Without `allow_changes`, so is a setting
     that affects the result and has changed since the run was saved. The process is the only rank
-    of the run, unless a launcher (`deepspeed`, `torchrun`) has started it as one of several.
+    of the run, unless a launcher (`deepspeed`, `torchrun`, `srun` ...) has started it as one of
+    several.
     """
     require("training", *TRAINING)
     if isinstance(config, Mapping):
         config = parse_section(Config, dict(config), "the configuration")
     elif not isinstance(config, Config):
         config = load_config(config)
+    adopt_launcher()
     configure_process()
     from bilm.training.setup import run_to_end
 

@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.distributed import DistBackendError, DistNetworkError
 
+from bilm.distributed.heartbeat import _is_failed_collective
 from bilm.errors import LOST_RANK_EXIT_CODE
 from tests.conftest import ROOT
 
@@ -123,3 +126,26 @@ def test_survives_stop_and_continue_of_all_ranks(start: Start) -> None:
     for process in ranks:
         _, errors = process.communicate("\n", timeout=30)
         assert (process.returncode, errors) == (0, "")
+
+
+NCCL = "NCCL error in: ProcessGroupNCCL.cpp:3690, {}, NCCL version 2.27.5"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer"), True),
+        (DistNetworkError("failed to recv, got 0 bytes"), True),
+        (DistBackendError(NCCL.format("remote process exited") + "\nncclRemoteError: "), True),
+        (DistBackendError(NCCL.format("unhandled system error") + "\nncclSystemError: "), True),
+        (RuntimeError(NCCL.format("x") + "\nncclRemoteError: A call failed"), True),
+        (RuntimeError("NCCL communicator was aborted on rank 0."), True),
+        (RuntimeError("[Rank 0] Watchdog caught collective operation timeout: WorkNCCL"), True),
+        (DistBackendError(NCCL.format("invalid usage") + "\nncclInvalidUsage"), False),
+        (DistBackendError(NCCL.format("unhandled cuda error")), False),
+        (torch.OutOfMemoryError("CUDA out of memory"), False),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+    ],
+)
+def test_recognizes_failures_of_other_ranks(error: RuntimeError, expected: bool) -> None:
+    assert _is_failed_collective(error) is expected

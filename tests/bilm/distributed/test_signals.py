@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bilm.distributed.signals import STOP_SIGNALS, StopRequest
@@ -109,11 +110,25 @@ def test_respects_nohup() -> None:
     assert out.strip() == "None"
 
 
+def wait_for_lines(log: Path, count: int) -> list[str]:
+    deadline = time.monotonic() + 60
+    while not log.exists() or len(log.read_text().splitlines()) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return log.read_text().splitlines()
+
+
 PARENT = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", sys.argv[1], "5"], stdout=open(sys.argv[2], "w"))
+child = subprocess.Popen([sys.executable, "-c", *sys.argv[1:3]], stdout=open(sys.argv[3], "w"))
 child.wait()
 """
+
+
+def start_parent(log: Path, seconds: float, *names: str) -> subprocess.Popen[bytes]:
+    """Start a listener under a process with `names` among its arguments."""
+    command = [sys.executable, "-c", PARENT, LISTEN, str(seconds), str(log), *names]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
 
 
 @pytest.mark.parametrize(
@@ -124,14 +139,52 @@ def test_stops_when_launcher_exits_but_not_when_shell_exits(
     name: str, expected: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, LISTEN, str(log), name], cwd=ROOT)
-    deadline = time.monotonic() + 60
-    while not log.exists() or "ready" not in log.read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    parent = start_parent(log, 60 if name == "deepspeed" else 2, name)
+    wait_for_lines(log, 1)
     parent.kill()
     parent.wait()
-    while len(log.read_text().splitlines()) < 2:
+    assert wait_for_lines(log, 2)[1] == expected
+
+
+# As on a machine to which `deepspeed` has connected with pdsh: it is not above its launcher there.
+REMOTE = ["deepspeed.launcher.launch", "--world_info=e30=", "--master_addr=n1", "--master_port=1"]
+OUTER = """
+import subprocess, sys
+subprocess.run(["pdsh", "-c", "read line", *sys.argv[2:]], executable="/bin/sh")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_stops_when_deepspeed_above_pdsh_exits(number: signal.Signals, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    outer = subprocess.Popen(
+        [sys.executable, "-c", OUTER, "deepspeed", *REMOTE],
+        stdin=subprocess.PIPE,  # pdsh exits when the test closes it
+        preexec_fn=_reset_handlers,
+    )
+    deadline = time.monotonic() + 60
+    while not any("pdsh" in child.cmdline()[:1] for child in psutil.Process(outer.pid).children()):
         assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert log.read_text().splitlines()[1] == expected
+        time.sleep(0.02)
+    launcher = start_parent(log, 60, *REMOTE)
+    wait_for_lines(log, 1)
+    outer.send_signal(number)
+    outer.wait()
+    assert wait_for_lines(log, 2)[1] == "the launcher of this rank has exited"
+    launcher.wait(timeout=60)
+    assert outer.stdin is not None
+    outer.stdin.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("is_remote", [True, False])
+def test_stops_when_ssh_disconnects(is_remote: bool, tmp_path: Path) -> None:
+    log, names = tmp_path / "log", REMOTE if is_remote else ["a shell"]
+    launcher = start_parent(log, 60 if is_remote else 2, *names)
+    wait_for_lines(log, 1)
+    assert launcher.stderr is not None
+    launcher.stderr.close()
+    expected = "the launcher of this rank has exited" if is_remote else "None"
+    assert wait_for_lines(log, 2)[1] == expected
+    launcher.wait(timeout=60)
