@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from tests.launch.launching import build_demo_corpus, events, losses
 
 BIN = Path(sys.executable).parent
 PRETRAIN = ROOT / "launch" / "pretrain.py"
-STEPS = 60
+STEPS = 60  # rounding differs between numbers of ranks, and its effect grows with the steps
 FAULT_STEP = 10  # at which scenarios signal, kill or disconnect
 TIMEOUT_SECONDS = 15  # train.timeout_seconds
 START_SECONDS = 90  # from the start of a launcher to a step, on a busy machine
@@ -181,7 +179,7 @@ class Bed:
 
     def clean_up(self) -> list[str]:
         """Kill what a scenario has left running on the machines, and return its command lines."""
-        services = ("sshd", "slurmctld", "slurmd", "munged", "bash", "sleep")
+        services = ("sshd", "slurmctld", "slurmscriptd", "slurmd", "munged", "bash", "sleep")
         left = [
             process
             for machine in self.cluster.machines
@@ -251,10 +249,10 @@ def saved(output: Path) -> int:
     return step
 
 
-def after(action: Callable[[], object], launches: list[Launch], codes: tuple[int, ...]) -> float:
-    """Perform an action, and return the seconds until all launchers have exited."""
-    action()
-    return finish(launches, codes, STOP_SECONDS)
-
-
-KILLED = 128 + signal.SIGKILL
+def all_gone(bed: Bed, seconds: float = STOP_SECONDS) -> float:
+    """Wait until no process of a run is left on any machine; return the seconds waited."""
+    return wait_until(
+        lambda: not any(machine.processes(str(PRETRAIN)) for machine in bed.cluster.machines),
+        seconds,
+        "the exit of all processes",
+    )

@@ -21,7 +21,6 @@ import psutil
 
 PROGRAMS = {
     "ip": "iproute2",
-    "tc": "iproute2",
     "nsenter": "util-linux",
     "unshare": "util-linux",
     "nft": "nftables",
@@ -153,14 +152,6 @@ def drop_packets(machine: Machine, is_on: bool) -> None:
     """Drop all packets of a machine silently, both ways, or stop doing so."""
     rules = _DROP if is_on else "delete table inet cluster"
     machine.run("nft", "-f", "-", input=rules)
-
-
-def limit_rate(hub: Machine, machine: Machine, kilobits: int | None) -> None:
-    """Limit the rate between a machine and the switch in both directions; None removes it."""
-    for owner, device in ((machine, "eth0"), (hub, f"to-{machine.name}")):
-        change = "del" if kilobits is None else "add"
-        rate = [] if kilobits is None else f"tbf rate {kilobits}kbit burst 16kb latency 2s".split()
-        owner.configure("tc", "qdisc", change, "dev", device, "root", *rate)
 
 
 def wait_until(condition: object, seconds: float, what: str) -> float:
