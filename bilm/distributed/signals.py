@@ -3,8 +3,8 @@
 A signal handler only sets a flag. After the current step the ranks agree on it, save and exit. The
 outer `deepspeed` process does not forward signals, so each rank also checks whether the launcher
 processes above it still exist. On another machine, that process starts its launchers through pdsh
-and ssh. There, a rank checks whether the connection of ssh is open, and if pdsh runs on the same
-machine, whether `deepspeed` is still its parent.
+and ssh. There, a rank checks whether the connection of ssh is open at both ends (ssh outlives pdsh,
+but closes its input), and if pdsh runs on the same machine, whether `deepspeed` is still its parent.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class StopRequest:
     def __init__(self) -> None:
         self._chain = _launcher_chain()
         self._pdsh = _find_pdsh(self._chain)
+        self._is_input_open = "SSH_CONNECTION" in os.environ and not _has_hung_up(0)
         self._reason = _LAUNCHER_EXITED if _is_orphaned(self._chain) else None
         self._signal_time: float | None = None
 
@@ -65,9 +66,16 @@ class StopRequest:
 
     def _has_launcher_exited(self) -> bool:
         chain = _launcher_chain()
-        if chain != self._chain or (len(chain) == 1 and _is_output_closed()):
+        if chain != self._chain or (len(chain) == 1 and self._has_ssh_closed()):
             return True
         return self._pdsh is not None and not _is_deepspeed(_parent_of(self._pdsh))
+
+    def _has_ssh_closed(self) -> bool:
+        """Return whether sshd has closed a broken connection, or pdsh has exited at its other end.
+
+        Then nothing reads the log of this process, or nothing can write to its input any more.
+        """
+        return _has_hung_up(2) or (self._is_input_open and _has_hung_up(0))
 
     def wait_for_second_signal(self) -> None:
         """After a signal, wait until a second one is no longer expected.
@@ -131,10 +139,10 @@ def _find_pdsh(chain: tuple[int, ...]) -> int | None:
     return None
 
 
-def _is_output_closed() -> bool:
-    """Return whether nothing reads this process's log: sshd has closed a broken connection."""
+def _has_hung_up(descriptor: int) -> bool:
+    """Return whether the other end of a pipe is closed."""
     poll = select.poll()
-    poll.register(2, 0)
+    poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 

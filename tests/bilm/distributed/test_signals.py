@@ -128,7 +128,8 @@ child.wait()
 def start_parent(log: Path, seconds: float, *names: str) -> subprocess.Popen[bytes]:
     """Start a listener under a process with `names` among its arguments."""
     command = [sys.executable, "-c", PARENT, LISTEN, str(seconds), str(log), *names]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stderr=pipe)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +186,25 @@ def test_stops_when_ssh_disconnects(is_remote: bool, tmp_path: Path) -> None:
     wait_for_lines(log, 1)
     assert launcher.stderr is not None
     launcher.stderr.close()
+    expected = "the launcher of this rank has exited" if is_remote else "None"
+    assert wait_for_lines(log, 2)[1] == expected
+    launcher.wait(timeout=60)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("is_remote", [True, False])
+def test_stops_when_pdsh_exits_at_the_other_end_of_ssh(
+    is_remote: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_remote:
+        monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 40000 10.0.0.2 22")
+    else:
+        monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    log = tmp_path / "log"
+    launcher = start_parent(log, 60 if is_remote else 2, *REMOTE)
+    wait_for_lines(log, 1)
+    assert launcher.stdin is not None
+    launcher.stdin.close()
     expected = "the launcher of this rank has exited" if is_remote else "None"
     assert wait_for_lines(log, 2)[1] == expected
     launcher.wait(timeout=60)
