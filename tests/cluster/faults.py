@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.chaos.jobs import newest_step
+from tests.chaos.jobs import last_step, newest_step
 from tests.cluster.jobs import (
     STEPS,
     STOP_SECONDS,
@@ -27,11 +27,14 @@ def short_link_down(bed: Bed) -> tuple[str, str]:
     """the link of a machine is down for 5 s"""
     output = bed.run("short_link_down")
     launches = _start(bed, output)
+    start = time.monotonic()
     _set_link(bed, "down")
     time.sleep(SHORT_SECONDS)
     _set_link(bed, "up")
+    bed.wait_for_step(output, last_step(output) + 1)
+    stall = time.monotonic() - start
     finish(launches)
-    return "stalled, then finished", compare(bed, output)
+    return f"stalled for {stall:.1f} s, then finished", compare(bed, output)
 
 
 def link_down(bed: Bed) -> tuple[str, str]:

@@ -12,7 +12,16 @@ from pathlib import Path
 import psutil
 
 from tests.chaos.jobs import newest_step
-from tests.cluster.jobs import STOP_SECONDS, Bed, Launch, all_gone, compare, finish, saved
+from tests.cluster.jobs import (
+    STEPS,
+    STOP_SECONDS,
+    Bed,
+    Launch,
+    all_gone,
+    compare,
+    finish,
+    saved,
+)
 from tests.cluster.launchers import SAVES
 from tests.cluster.machines import Machine
 
@@ -30,7 +39,7 @@ def pdsh_term(bed: Bed) -> tuple[str, str]:
     """the same, SIGTERM to `deepspeed`"""
     output = bed.run("pdsh_term")
     code, seconds = _signal(bed, bed.cluster.ctl, output, signal.SIGTERM)
-    step = saved(output)
+    step = _stopped(output)
     finish([_start(bed, bed.cluster.ctl, output)])
     return (
         f"exit code {code}; saved step {step} and ended within {seconds:.1f} s; resumed",
@@ -42,14 +51,14 @@ def pdsh_int(bed: Bed) -> tuple[str, str]:
     """the same, SIGINT to `deepspeed`"""
     output = bed.run("pdsh_int")
     code, seconds = _signal(bed, bed.cluster.ctl, output, signal.SIGINT)
-    return f"exit code {code}; saved step {saved(output)}", f"ended within {seconds:.1f} s"
+    return f"exit code {code}; saved step {_stopped(output)}", f"ended within {seconds:.1f} s"
 
 
 def pdsh_hup(bed: Bed) -> tuple[str, str]:
     """`deepspeed --hostfile` on `n1`, SIGHUP to it"""
     output = bed.run("pdsh_hup")
     code, seconds = _signal(bed, bed.cluster.n1, output, signal.SIGHUP)
-    return f"exit code {code}; saved step {saved(output)}", f"ended within {seconds:.1f} s"
+    return f"exit code {code}; saved step {_stopped(output)}", f"ended within {seconds:.1f} s"
 
 
 def pdsh_terminal(bed: Bed) -> tuple[str, str]:
@@ -59,7 +68,7 @@ def pdsh_terminal(bed: Bed) -> tuple[str, str]:
     bed.wait_for_step(output)
     launch.kill_group(signal.SIGHUP)
     code, seconds = launch.wait(10), all_gone(bed)
-    return f"exit code {code}; saved step {saved(output)}", f"ended within {seconds:.1f} s"
+    return f"exit code {code}; saved step {_stopped(output)}", f"ended within {seconds:.1f} s"
 
 
 def pdsh_killed_rank(bed: Bed) -> tuple[str, str]:
@@ -83,7 +92,7 @@ def pdsh_killed_deepspeed(bed: Bed) -> tuple[str, str]:
     """`deepspeed --hostfile` on `n1`, kill -9 of it"""
     output = bed.run("pdsh_killed_deepspeed")
     code, seconds = _signal(bed, bed.cluster.n1, output, signal.SIGKILL)
-    return f"exit code {code}; saved step {saved(output)}", f"ended within {seconds:.1f} s"
+    return f"exit code {code}; saved step {_stopped(output)}", f"ended within {seconds:.1f} s"
 
 
 def pdsh_killed_on_ctl(bed: Bed) -> tuple[str, str]:
@@ -92,10 +101,11 @@ def pdsh_killed_on_ctl(bed: Bed) -> tuple[str, str]:
     launch = _start(bed, bed.cluster.ctl, output)
     bed.wait_for_step(output)
     launch.kill(signal.SIGKILL)
-    for process in bed.cluster.ctl.processes("pdsh"):
-        process.kill()
+    for process in bed.cluster.ctl.processes():
+        if process.name().startswith("pdsh"):
+            process.kill()
     code, seconds = launch.wait(10), all_gone(bed)
-    return f"exit code {code}; saved step {saved(output)}", f"ended within {seconds:.1f} s"
+    return f"exit code {code}; saved step {_stopped(output)}", f"ended within {seconds:.1f} s"
 
 
 def pdsh_long_step(bed: Bed) -> tuple[str, str]:
@@ -127,7 +137,14 @@ def pdsh_long_step_of_rank(bed: Bed) -> tuple[str, str]:
     all_gone(bed)
     seconds = time.monotonic() - start
     assert code == 75, f"exit code {code}"
-    return f"exit code 75; saved step {saved(output)}", f"ended after {seconds:.1f} s"
+    return f"exit code 75; saved step {_stopped(output)}", f"ended after {seconds:.1f} s"
+
+
+def _stopped(output: Path) -> int:
+    """Check that the run has saved the step at which it stopped, before the last; return it."""
+    step = saved(output)
+    assert step < STEPS, "the run was not stopped, it finished"
+    return step
 
 
 def _start_long_step(bed: Bed, output: Path) -> tuple[Launch, psutil.Process]:
