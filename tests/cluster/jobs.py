@@ -20,7 +20,7 @@ from tests.conftest import ROOT
 from tests.launch.launching import build_demo_corpus, events, losses
 
 BIN = Path(sys.executable).parent
-PRETRAIN = ROOT / "launch" / "pretrain.py"
+SCRIPT = "launch/pretrain.py"
 STEPS = 60  # rounding differs between numbers of ranks, and its effect grows with the steps
 FAULT_STEP = 10  # at which scenarios signal, kill or disconnect
 TIMEOUT_SECONDS = 15  # train.timeout_seconds
@@ -114,7 +114,7 @@ class Bed:
         """Return the training script and its arguments."""
         config = [f"--config={ROOT / 'configs' / 'demo.json'}"]
         paths = [f"data.corpus={self.corpus}", f"train.output_dir={output}"]
-        return [str(PRETRAIN), *config, *paths, *SETTINGS, *overrides]
+        return [str(ROOT / SCRIPT), *config, *paths, *SETTINGS, *overrides]
 
     def start(self, machine: Machine, command: list[str], **variables: str) -> Launch:
         """Start a launcher; its output is in a file of its own."""
@@ -166,7 +166,7 @@ class Bed:
         """Return the processes of a node that train."""
         return [
             process
-            for process in node.processes(str(PRETRAIN))
+            for process in node.processes(SCRIPT)
             if process.name().startswith("python")
             and "deepspeed.launcher" not in (line := " ".join(process.cmdline()))
             and "torchrun" not in line
@@ -175,10 +175,20 @@ class Bed:
 
     def wait_for_step(self, output: Path, step: int = FAULT_STEP) -> None:
         """Wait until a run has logged a step."""
-        wait_until(lambda: last_step(output) >= step, START_SECONDS, f"step {step} of {output.name}")
+        wait_until(
+            lambda: last_step(output) >= step, START_SECONDS, f"step {step} of {output.name}"
+        )
+
+    def wait_for_nodes(self) -> None:
+        """Wait until Slurm can use both nodes."""
+        states = ["sinfo", "--noheader", "-o", "%t %D"]
+        wait_until(lambda: self.cluster.slurm(*states).split() == ["idle", "2"], 60, "idle nodes")
 
     def clean_up(self) -> list[str]:
         """Kill what a scenario has left running on the machines, and return its command lines."""
+        if self.cluster.slurm("squeue", "--noheader"):
+            self.cluster.slurm("scancel", "--user=root")
+            self.wait_for_nodes()
         services = ("sshd", "slurmctld", "slurmscriptd", "slurmd", "munged", "bash", "sleep")
         left = [
             process
@@ -220,9 +230,7 @@ def difference(bed: Bed, output: Path, steps: int = STEPS) -> float:
     expected, found = losses(bed.reference)[:steps], losses(output)
     assert len(found) >= steps, f"{len(found)} steps instead of {steps}"
     greatest = max(
-        abs(a - b)
-        for x, y in zip(expected, found, strict=False)
-        for a, b in zip(x, y, strict=True)
+        abs(a - b) for x, y in zip(expected, found, strict=False) for a, b in zip(x, y, strict=True)
     )
     assert greatest <= SAME, f"losses differ by {greatest:.1e} from those on one machine"
     return greatest
@@ -254,7 +262,7 @@ def saved(output: Path) -> int:
 def all_gone(bed: Bed, seconds: float = STOP_SECONDS) -> float:
     """Wait until no process of a run is left on any machine; return the seconds waited."""
     return wait_until(
-        lambda: not any(machine.processes(str(PRETRAIN)) for machine in bed.cluster.machines),
+        lambda: not any(machine.processes(SCRIPT) for machine in bed.cluster.machines),
         seconds,
         "the exit of all processes",
     )

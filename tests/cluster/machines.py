@@ -103,11 +103,11 @@ class Machine:
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Return the processes of this machine whose command lines contain all words."""
-        namespace = os.readlink(f"/proc/{self.init.pid}/ns/pid")
+        namespace = _namespace_of(self.init.pid)
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(OSError, psutil.Error):
-                if os.readlink(f"/proc/{process.pid}/ns/pid") == namespace:
+                if _namespace_of(process.pid) == namespace:
                     line = " ".join(process.cmdline())
                     if line and all(word in line for word in words):
                         found.append(process)
@@ -122,25 +122,27 @@ class Machine:
 
 def connect(one: Machine, other: Machine) -> None:
     """Connect two machines by a cable, from eth0 to eth0."""
-    one.configure(
-        *"ip link add eth0 type veth peer name eth0 netns".split(), str(other.init.pid)
-    )
+    _add_cable(one, "eth0", other)
     for machine in (one, other):
         _set_address(machine)
 
 
 def connect_to_switch(hub: Machine, machines: list[Machine]) -> None:
     """Connect machines to a bridge in `hub`, whose own interface is the bridge."""
-    hub.configure(*"ip link add br0 type bridge".split())
+    hub.configure("ip", "link", "add", "br0", "type", "bridge")
     hub.configure("ip", "addr", "add", f"{hub.address}/24", "dev", "br0")
-    hub.configure(*"ip link set br0 up".split())
+    hub.configure("ip", "link", "set", "br0", "up")
     for machine in machines:
         port = f"to-{machine.name}"
-        hub.configure(
-            *f"ip link add {port} type veth peer name eth0 netns {machine.init.pid}".split()
-        )
-        hub.configure(*f"ip link set {port} master br0 up".split())
+        _add_cable(hub, port, machine)
+        hub.configure("ip", "link", "set", port, "master", "br0", "up")
         _set_address(machine)
+
+
+def _add_cable(one: Machine, interface: str, other: Machine) -> None:
+    """Connect an interface of one machine with eth0 of the other."""
+    ends = [interface, "type", "veth", "peer", "name", "eth0", "netns", str(other.init.pid)]
+    one.configure("ip", "link", "add", *ends)
 
 
 def _set_address(machine: Machine) -> None:
@@ -163,6 +165,10 @@ def wait_until(condition: object, seconds: float, what: str) -> float:
             raise AssertionError(f"{what} did not happen within {seconds:.0f} s")
         time.sleep(0.05)
     return time.monotonic() - start
+
+
+def _namespace_of(process: int) -> str:
+    return str(Path(f"/proc/{process}/ns/pid").readlink())
 
 
 def _end_with_parent() -> None:

@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from tests.cluster.machines import Machine, connect_to_switch, wait_until
 
 ADDRESSES = {"ctl": "10.77.0.1", "n1": "10.77.0.11", "n2": "10.77.0.12"}
@@ -61,7 +63,7 @@ SchedulerParameters=sched_interval=2,bf_interval=5,batch_sched_delay=0
 OverTimeLimit=0
 NodeName=n1 NodeAddr={n1} CPUs={cpus} State=UNKNOWN
 NodeName=n2 NodeAddr={n2} CPUs={cpus} State=UNKNOWN
-PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+PartitionName=main Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 
 
@@ -91,6 +93,14 @@ class Cluster:
     def start_slurmd(self, node: Machine) -> None:
         """Start the daemon that runs the jobs of Slurm on a node."""
         node.run("slurmd", "-N", node.name, env=self.slurm_environment)
+
+    def restart_slurmd(self, node: Machine) -> None:
+        """Start the daemon again, as when a node is started that was down."""
+        daemons = [p for p in node.processes() if p.name() in ("slurmd", "slurmstepd")]
+        for process in daemons:
+            process.kill()
+        psutil.wait_procs(daemons, 10)
+        self.start_slurmd(node)
 
     def slurm(self, *command: str | Path) -> str:
         """Run a command of Slurm on `ctl` and return its output."""
@@ -157,8 +167,10 @@ def _start_ssh(cluster: Cluster) -> None:
         log = directory / f"sshd-{node.name}.log"
         node.run("/usr/sbin/sshd", "-f", directory / "sshd.conf", "-E", log)
     wait_until(
-        lambda: cluster.ctl.run("pdsh", "-R", "ssh", "-w", "n1,n2", "hostname", code=None).count("n")
-        == 4,
+        lambda: (
+            cluster.ctl.run("pdsh", "-R", "ssh", "-w", "n1,n2", "hostname", code=None).count("n")
+            == 4
+        ),
         30,
         "ssh to both nodes",
     )
