@@ -12,13 +12,14 @@ import logging
 import shlex
 import time
 from collections import deque
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
 import torch
 
 from bilm.distributed.process import release_free_memory
-from bilm.errors import STOPPED_EXIT_CODE, BilmError, PeerError
+from bilm.errors import STOPPED_EXIT_CODE, BilmError, DivergedError, PeerError
 from bilm.model.language_model import DIRECTIONS
 from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, PretrainedBiLm
 from bilm.training.background_saves import take_snapshot
@@ -92,11 +93,11 @@ class Run:
             must_stop = self._take_step(step_batches, started, waited)
             must_stop = must_stop or self._evaluate_if_due()
             if state.progress.step % parts.config.train.checkpoints.every_steps == 0:
-                self._save()
+                self.save()
         batches.close()
         self._finish_steps(num_pending=0)
-        self._save()
-        self._wait_for_save(is_last=True)
+        self.save()
+        self.wait_for_save(is_last=True)
         if not must_stop:
             if parts.ranks.is_first:
                 logger.info("%s", next_commands(parts.config, state.progress))
@@ -214,9 +215,9 @@ class Run:
         if self.log is not None:
             self.log.heldout(step, measured, time.monotonic() - started)
         if state.progress.best_step == step:
-            self._wait_for_save()  # the copies of both would need more memory than a step
+            self.wait_for_save()  # the copies of both would need more memory than a step
             self._export_best()
-            self._save()  # the best checkpoint is kept, even between the regular ones
+            self.save()  # the best checkpoint is kept, even between the regular ones
         return False
 
     def _check_stop(self) -> None:
@@ -245,13 +246,13 @@ class Run:
                 )
                 best.save_pretrained(directory, overwrite=True)
 
-    def _save(self) -> None:
+    def save(self) -> None:
         """Start to save a checkpoint, unless nothing has changed since the last one."""
         parts, state = self.parts, self.state
         if state.progress == state.saved:
             return
         requested = time.monotonic()
-        self._wait_for_save()
+        self.wait_for_save()
         release_free_memory()
         tensors = take_snapshot(parts.engine, parts.ranks, state.lstm)
         if parts.ranks.is_first:
@@ -260,7 +261,7 @@ class Run:
         state.saved = state.progress
         state.sums += StepSums(seconds=time.monotonic() - requested)
 
-    def _wait_for_save(self, is_last: bool = False) -> None:
+    def wait_for_save(self, is_last: bool = False) -> None:
         """Wait until no checkpoint is being written; fail on all ranks if that stops the run."""
         parts = self.parts
         with parts.ranks.fail_together():
@@ -283,8 +284,11 @@ class Run:
 
     def _end_save_after(self, error: BaseException) -> None:
         """Wait for the last save after an error, which is the one that the caller reports."""
+        # DeepSpeed's launcher kills the ranks that still run 30 seconds after the first has failed.
+        is_on_all_ranks = isinstance(error, DivergedError)
         try:
-            self._log_save(wait=True)
+            with self.parts.ranks.fail_together() if is_on_all_ranks else nullcontext():
+                self._log_save(wait=True)
         except BilmError as other:  # the log cannot be written
             logger.warning("%s", other)
         failure, on_error = self.parts.saves.failure, self.parts.config.train.checkpoints.on_error
