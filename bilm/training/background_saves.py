@@ -14,17 +14,19 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from torch import Tensor
 
-from bilm.distributed.engine import Engine
-from bilm.distributed.ranks import Ranks
 from bilm.errors import BilmError, CheckpointError
-from bilm.model.bilstm import BiLstmState
 from bilm.model.devices import copies_on_host
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
 from bilm.training.run_record import RunRecord
+
+if TYPE_CHECKING:
+    from bilm.distributed.engine import Engine
+    from bilm.distributed.ranks import Ranks
+    from bilm.model.bilstm import BiLstmState
 
 Snapshot = Mapping[str, dict[str, Tensor]]  # the tensors of a checkpoint, by file and name
 
@@ -103,10 +105,9 @@ def take_snapshot(engine: Engine, ranks: Ranks, lstm: BiLstmState) -> Snapshot:
 
     All ranks must call this; on the others, the files have no tensors.
     """
-    rows = ((name, ranks.gather_rows(values, dim=2)) for name, values in lstm._asdict().items())
-    gathered = dict(rows)
+    rows = {name: ranks.gather_rows(values, dim=2) for name, values in lstm._asdict().items()}
     return {
         WEIGHTS: engine.weights(),
         OPTIMIZER: engine.optimizer_state(),
-        LSTM_STATE: copies_on_host(gathered.items()) if ranks.is_first else {},
+        LSTM_STATE: copies_on_host(rows.items()) if ranks.is_first else {},
     }
