@@ -15,6 +15,7 @@ from bilm.errors import STOPPED_EXIT_CODE
 from bilm.training.checkpoints import CheckpointStore
 from tests.conftest import ROOT
 from tests.launch.launching import (
+    TIMEOUT_SECONDS,
     TINY,
     assert_same_run,
     deepspeed,
@@ -37,7 +38,7 @@ from bilm.files import writing
 from bilm.training.checkpoints import CheckpointStore
 
 logging.basicConfig(level="INFO", stream=sys.stderr, force=True)
-save, num_saves, last_step, SECONDS = CheckpointStore.save, 0, 0, 60
+save, num_saves, last_step, SECONDS = CheckpointStore.save, 0, 0, 300
 
 def wait_for_step(step):
     deadline = time.monotonic() + SECONDS
@@ -107,7 +108,7 @@ def run(script: Path, ranks: int | None = None) -> subprocess.CompletedProcess[s
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=TIMEOUT_SECONDS,
     )
 
 
