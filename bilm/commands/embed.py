@@ -16,8 +16,8 @@ until the end, and the model, the text and the options must be the same. The com
 disk space of the output until it finishes; its memory use does not grow with the text.
 
 With several ranks (`deepspeed --module bilm.commands.embed ...`, torchrun or srun), which share the
-text, the result is the same. OUT.hdf5 must be on a file system that all machines share. An interrupted command may
-be resumed with any number of ranks. The exit code is 4 if a rank was lost.
+text, the result is the same. OUT.hdf5 must be on a file system that all machines share. An
+interrupted command may be resumed with any number of ranks. The exit code is 4 if a rank was lost.
 """
 
 from __future__ import annotations
