@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tests.cluster import batch, faults, launchers, pdsh
+from tests.cluster import batch, elastic, embedding, faults, launchers, pdsh
 from tests.cluster.jobs import Bed
 from tests.cluster.machines import PROGRAMS, missing
 from tests.cluster.page import read_figures, write_figures, write_page
@@ -27,7 +27,7 @@ from tests.cluster.services import AlreadyUp, cluster
 Scenario = Callable[[Bed], tuple[str, str]]
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
-    for module in (launchers, pdsh, faults, batch)
+    for module in (launchers, pdsh, faults, batch, elastic, embedding)
     for scenario in module.SCENARIOS
 }
 

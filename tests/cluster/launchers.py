@@ -123,11 +123,16 @@ def same_port(bed: Bed) -> tuple[str, str]:
     return "the second job exited with 2 on both machines; the first continued", f"{seconds:.1f} s"
 
 
-def start_torchrun(bed: Bed, script: list[str], *options: str, nodes: str = "2") -> list[Launch]:
+def start_torchrun(bed: Bed, script: list[str], *options: str) -> list[Launch]:
     """Start torchrun with one rank on each node."""
+    command = torchrun_command(bed, script, "--nnodes=2", *options)
+    return [bed.start(node, command) for node in bed.cluster.nodes]
+
+
+def torchrun_command(bed: Bed, script: list[str], *options: str) -> list[str]:
+    """Return the command line of torchrun, which is the same on all nodes."""
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=n1:{bed.port()}", f"--rdzv-id={bed.port()}"]
-    command = [f"{BIN / 'torchrun'}", f"--nnodes={nodes}", "--nproc-per-node=1", *meeting, *options]
-    return [bed.start(node, [*command, *script]) for node in bed.cluster.nodes]
+    return [str(BIN / "torchrun"), "--nproc-per-node=1", *meeting, *options, *script]
 
 
 def resume(bed: Bed, output: Path) -> tuple[int, str]:

@@ -1,0 +1,78 @@
+"""Scenarios: runs that continue on fewer machines, and use more of them when they return."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+import psutil
+
+from tests.chaos.jobs import last_step
+from tests.cluster.jobs import STEPS, Bed, Launch, compare, finish
+from tests.cluster.launchers import SAVES, torchrun_command
+from tests.cluster.machines import wait_until
+
+RESTART_SECONDS = 120
+FEW_STEPS = 3
+
+
+def torchrun_elastic(bed: Bed) -> tuple[str, str]:
+    """`torchrun --nnodes 1:2`, a machine lost and returned"""
+    output = bed.run("torchrun_elastic")
+    command = torchrun_command(
+        bed,
+        bed.script(output, SAVES),
+        "--nnodes=1:2",
+        "--max-restarts=3",
+        "--rdzv-conf=last_call_timeout=5",
+    )
+    first, second = (bed.start(node, command) for node in bed.cluster.nodes)
+    bed.wait_for_step(output)
+    start = time.monotonic()
+    for process in (*bed.cluster.n2.processes("torchrun"), *bed.ranks(bed.cluster.n2)):
+        process.kill()
+    second.wait(10)
+    alone = _wait_for_ranks(bed, {"n1": "1"})
+    shrunk = time.monotonic() - start
+    _pause_after_steps(first, output, alone["n1"])
+    third = bed.start(bed.cluster.n2, command)
+    time.sleep(8)  # torchrun looks for new machines every 5 s
+    alone["n1"].resume()
+    start = time.monotonic()
+    _wait_for_ranks(bed, {"n1": "2", "n2": "2"})
+    grown = time.monotonic() - start
+    finish([first, third])
+    return (
+        f"resumed on one machine after {shrunk:.0f} s, and on two {grown:.0f} s after the return",
+        compare(bed, output),
+    )
+
+
+def _wait_for_ranks(bed: Bed, worlds: dict[str, str]) -> dict[str, psutil.Process]:
+    """Wait until these nodes have one rank each, in a run of this many ranks; return them."""
+    found: dict[str, psutil.Process] = {}
+
+    def are_running() -> bool:
+        found.clear()
+        for node in bed.cluster.nodes:
+            for process in bed.ranks(node):
+                with contextlib.suppress(psutil.Error):
+                    if process.environ().get("WORLD_SIZE") == worlds.get(node.name):
+                        found[node.name] = process
+        return found.keys() == worlds.keys()
+
+    wait_until(are_running, RESTART_SECONDS, f"ranks {worlds}")
+    return found
+
+
+def _pause_after_steps(launch: Launch, output: Path, rank: psutil.Process) -> None:
+    """Suspend the only rank after a few steps, so that some are left for two machines."""
+    wait_until(lambda: "resuming" in launch.log.read_text(), RESTART_SECONDS, "the resumption")
+    goal = last_step(output) + FEW_STEPS
+    wait_until(lambda: last_step(output) >= goal, RESTART_SECONDS, f"step {goal}")
+    rank.suspend()
+    assert last_step(output) < STEPS, "the run has finished on one machine"
+
+
+SCENARIOS = (torchrun_elastic,)
