@@ -164,14 +164,7 @@ class Bed:
 
     def ranks(self, node: Machine) -> list[psutil.Process]:
         """Return the processes of a node that train."""
-        return [
-            process
-            for process in node.processes(SCRIPT)
-            if process.name().startswith("python")
-            and "deepspeed.launcher" not in (line := " ".join(process.cmdline()))
-            and "torchrun" not in line
-            and "/deepspeed " not in line
-        ]
+        return [process for process in node.processes(SCRIPT) if _is_rank(process)]
 
     def wait_for_step(self, output: Path, step: int = FAULT_STEP) -> None:
         """Wait until a run has logged a step."""
@@ -205,6 +198,15 @@ class Bed:
         for machine in self.cluster.machines:
             machine.hosts.write_text(hosts_text())
         return lines
+
+
+def _is_rank(process: psutil.Process) -> bool:
+    """Return whether Python runs the script itself, not a launcher that has it as an argument."""
+    try:
+        words = [word for word in process.cmdline() if word != "-u"]
+    except psutil.Error:
+        return False
+    return "python" in words[0] and words[1].endswith(SCRIPT)
 
 
 def _name(process: psutil.Process) -> str:
