@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from pathlib import Path
 
@@ -39,15 +40,41 @@ def torchrun_elastic(bed: Bed) -> tuple[str, str]:
     shrunk = time.monotonic() - start
     _pause_after_steps(first, output, alone["n1"])
     third = bed.start(bed.cluster.n2, command, **OWN_STORE)
+    start = time.monotonic()
     time.sleep(8)  # torchrun looks for new machines every 5 s
     alone["n1"].resume()
-    start = time.monotonic()
     _wait_for_ranks(bed, {"n1": "2", "n2": "2"})
     grown = time.monotonic() - start
     finish([first, third])
+    return _outcome(shrunk, grown), compare(bed, output)
+
+
+def restarts(bed: Bed) -> tuple[str, str]:
+    """`bilm pretrain --restarts 1 --hostfile`, a machine lost and returned"""
+    output, hub = bed.run("restarts"), bed.cluster.ctl
+    own = ["--restarts=1", f"--hostfile={bed.hostfile()}", "--probe-seconds=2"]
+    launch = bed.start(hub, [sys.executable, *bed.script(output, SAVES), *own])
+    bed.wait_for_step(output)
+    start = time.monotonic()
+    try:
+        hub.configure("ip", "link", "set", "to-n2", "down")
+        alone = _wait_for_ranks(bed, {"n1": "1"})
+        shrunk = time.monotonic() - start
+        _pause_after_steps(launch, output, alone["n1"])
+    finally:
+        hub.configure("ip", "link", "set", "to-n2", "up")
+    start = time.monotonic()
+    time.sleep(8)  # it looks for machines every 2 s
+    alone["n1"].resume()
+    _wait_for_ranks(bed, {"n1": "2", "n2": "2"})
+    grown = time.monotonic() - start
+    finish([launch])
+    return _outcome(shrunk, grown), compare(bed, output)
+
+
+def _outcome(shrunk: float, grown: float) -> str:
     return (
-        f"resumed on one machine after {shrunk:.0f} s, and on two {grown:.0f} s after the return",
-        compare(bed, output),
+        f"resumed on one machine after {shrunk:.0f} s, and on both {grown:.0f} s after the return"
     )
 
 
@@ -77,4 +104,4 @@ def _pause_after_steps(launch: Launch, output: Path, rank: psutil.Process) -> No
     assert last_step(output) < STEPS, "the run has finished on one machine"
 
 
-SCENARIOS = (torchrun_elastic,)
+SCENARIOS = (restarts, torchrun_elastic)

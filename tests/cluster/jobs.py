@@ -21,6 +21,7 @@ from tests.launch.launching import build_demo_corpus, events, losses
 
 BIN = Path(sys.executable).parent
 SCRIPT = "launch/pretrain.py"
+A_RUN = "train.output_dir="  # in the command lines of ranks and launchers
 STEPS = 60  # rounding differs between numbers of ranks, and its effect grows with the steps
 FAULT_STEP = 10  # at which scenarios signal, kill or disconnect
 TIMEOUT_SECONDS = 15  # train.timeout_seconds
@@ -164,7 +165,7 @@ class Bed:
 
     def ranks(self, node: Machine) -> list[psutil.Process]:
         """Return the processes of a node that train."""
-        return [process for process in node.processes(SCRIPT) if _is_rank(process)]
+        return [process for process in node.processes(A_RUN) if _is_rank(process)]
 
     def wait_for_step(self, output: Path, step: int = FAULT_STEP) -> None:
         """Wait until a run has logged a step."""
@@ -201,12 +202,13 @@ class Bed:
 
 
 def _is_rank(process: psutil.Process) -> bool:
-    """Return whether Python runs the script itself, not a launcher that has it as an argument."""
+    """Return whether Python itself trains, and does not run a launcher."""
     try:
         words = [word for word in process.cmdline() if word != "-u"]
     except psutil.Error:
         return False
-    return "python" in words[0] and words[1].endswith(SCRIPT)
+    is_training = words[1].endswith(SCRIPT) or words[1:3] == ["-m", "bilm.commands.pretrain"]
+    return "python" in words[0] and is_training
 
 
 def _name(process: psutil.Process) -> str:
@@ -264,7 +266,7 @@ def saved(output: Path) -> int:
 def all_gone(bed: Bed, seconds: float = STOP_SECONDS) -> float:
     """Wait until no process of a run is left on any machine; return the seconds waited."""
     return wait_until(
-        lambda: not any(machine.processes(SCRIPT) for machine in bed.cluster.machines),
+        lambda: not any(machine.processes(A_RUN) for machine in bed.cluster.machines),
         seconds,
         "the exit of all processes",
     )
