@@ -8,7 +8,7 @@ DATA := ../shared/data
 DEMO_TASK := --train $(DEMO)/text/train.csv --test $(DEMO)/text/test.csv --tokenized \
 	--model $(DEMO)/run/best --epochs 20 --patience 20 --learning-rate 0.01 --seeds 2 --overwrite
 
-.PHONY: help install demo test check wheel bench gpu chaos results clean
+.PHONY: help install demo test check wheel bench gpu chaos cluster results clean
 
 help:                       ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1\t/' | expand -t 12
@@ -60,6 +60,9 @@ gpu: .venv/.dev             ## check the GPUs of this machine and write docs/gpu
 
 chaos: .venv/.dev           ## inject faults and write docs/reliability.md (under an hour)
 	$(BIN)/python -m tests.chaos
+
+cluster: .venv/.dev         ## run launchers and network faults on simulated machines and write docs/cluster.md (root, under 30 minutes)
+	$(BIN)/python -m tests.cluster
 
 results: .venv/.installed   ## repeat the experiments of docs/results.md (hours; DATA=DIR has the texts)
 	$(BIN)/python -m experiments.results --data $(DATA)

@@ -41,6 +41,7 @@ BIN = Path(sys.executable).parent
 CONFIG_SECTIONS = {"model", "data", "train", "deepspeed"}
 # Programs that prepare the environment or check the source; they change nothing that a page needs.
 NOT_RUN = ("make", "pip", "source", "pre-commit", "ruff", "mypy", "tensorboard", "git")
+OWN_TESTS = (("-m", "pytest"), ("-m", "tests.chaos"), ("-m", "tests.cluster"))
 
 
 def all_blocks(*languages: str) -> list[Block]:
@@ -57,7 +58,7 @@ def needs_too_much(command: Command) -> bool:
     target = command.program[-1]
     is_benchmark = target.startswith("benchmarks/") and target != "benchmarks/zipf.py"
     is_name = command.words[0] == "bilm" and command.words == command.program  # in prose
-    is_own_test = command.program[1:] in (("-m", "pytest"), ("-m", "tests.chaos"))
+    is_own_test = command.program[1:] in OWN_TESTS
     return (
         command.words[0] in NOT_RUN
         or (is_benchmark and command.words[0] != "deepspeed")
