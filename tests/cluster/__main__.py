@@ -100,13 +100,15 @@ def _run(bed: Bed, name: str) -> dict[str, Any]:
     start = time.monotonic()
     what, figure, is_passed = "", "", True
     try:
-        what, figure = SCENARIOS[name](bed)
+        try:
+            what, figure = SCENARIOS[name](bed)
+            seconds = time.monotonic() - start
+        finally:
+            left = bed.clean_up()
+        assert not left, f"processes were left: {left}"
     except Exception as error:
         what, is_passed = f"{type(error).__name__}: {error}", False
-    seconds = time.monotonic() - start
-    left = bed.clean_up()
-    if left and is_passed:
-        what, is_passed = f"processes were left: {left}", False
+        seconds = time.monotonic() - start
     return {
         "name": name,
         "scenario": (SCENARIOS[name].__doc__ or name).strip(),

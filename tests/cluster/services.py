@@ -132,7 +132,8 @@ def cluster() -> Iterator[Cluster]:
             machines.append(Machine(name, address, hosts))
             stack.callback(machines[-1].close)
         connect_to_switch(machines[0], machines[1:])
-        result = Cluster(*machines, directory)
+        ctl, n1, n2 = machines
+        result = Cluster(ctl, n1, n2, directory)
         _start_ssh(result)
         _start_slurm(result)
         yield result
