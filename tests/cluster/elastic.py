@@ -11,7 +11,7 @@ import psutil
 
 from tests.chaos.jobs import last_step
 from tests.cluster.jobs import STEPS, Bed, Launch, compare, finish
-from tests.cluster.launchers import SAVES, torchrun_command
+from tests.cluster.launchers import SAVES, barrier_note, torchrun_command
 from tests.cluster.machines import wait_until
 
 RESTART_SECONDS = 120
@@ -46,7 +46,7 @@ def torchrun_elastic(bed: Bed) -> tuple[str, str]:
     _wait_for_ranks(bed, {"n1": "2", "n2": "2"})
     grown = time.monotonic() - start
     finish([first, third])
-    return _outcome(shrunk, grown), compare(bed, output)
+    return _outcome(shrunk, grown) + barrier_note([first, third]), compare(bed, output)
 
 
 def restarts(bed: Bed) -> tuple[str, str]:

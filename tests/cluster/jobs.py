@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import subprocess
 import sys
 import time
@@ -27,6 +28,10 @@ FAULT_STEP = 10  # at which scenarios signal, kill or disconnect
 TIMEOUT_SECONDS = 15  # train.timeout_seconds
 START_SECONDS = 90  # from the start of a launcher to a step, on a busy machine
 STOP_SECONDS = 40  # from a signal or a fault to the exit of all processes
+# After the end of a run, an agent of torchrun may exit before another one has left their barrier,
+# which then logs this error with a traceback of its own, and exits with 0.
+EXIT_BARRIER = "Error waiting on exit barrier"
+_OF_AGENT = re.compile(r"^E\d+ .*torch/distributed/elastic/agent/server/api\.py.*$", re.MULTILINE)
 SAME = 1e-5  # losses on one and on several machines
 SETTINGS = (
     f"train.max_steps={STEPS}",
@@ -86,7 +91,8 @@ class Launch:
     def output(self) -> str:
         """Return the output, which must not contain a traceback."""
         text = self.log.read_text(errors="replace")
-        assert "Traceback (most recent call last)" not in text, f"traceback:\n{text[-3000:]}"
+        checked = _OF_AGENT.sub("", text) if EXIT_BARRIER in text else text
+        assert "Traceback (most recent call last)" not in checked, f"traceback:\n{text[-3000:]}"
         return text
 
 

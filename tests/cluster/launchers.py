@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.chaos.jobs import newest_step
 from tests.cluster.jobs import (
     BIN,
+    EXIT_BARRIER,
     STOP_SECONDS,
     Bed,
     Launch,
@@ -57,8 +58,9 @@ def no_ssh(bed: Bed) -> tuple[str, str]:
 def torchrun(bed: Bed) -> tuple[str, str]:
     """`torchrun --nnodes 2`"""
     output = bed.run("torchrun")
-    finish(start_torchrun(bed, bed.script(output)))
-    return "trained", compare(bed, output)
+    launches = start_torchrun(bed, bed.script(output))
+    finish(launches)
+    return "trained" + barrier_note(launches), compare(bed, output)
 
 
 def torchrun_restart(bed: Bed) -> tuple[str, str]:
@@ -68,8 +70,8 @@ def torchrun_restart(bed: Bed) -> tuple[str, str]:
     bed.wait_for_step(output)
     bed.ranks(bed.cluster.n2)[0].kill()
     finish(launches)
-    assert "resuming" in launches[0].log.read_text(), "the run was not resumed"
-    return "restarted, resumed and finished", compare(bed, output)
+    assert "resuming" in launches[0].output(), "the run was not resumed"
+    return "restarted, resumed and finished" + barrier_note(launches), compare(bed, output)
 
 
 def srun(bed: Bed) -> tuple[str, str]:
@@ -133,6 +135,12 @@ def torchrun_command(bed: Bed, script: list[str], *options: str) -> list[str]:
     """Return the command line of torchrun, which is the same on all nodes."""
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=n1:{bed.port()}", f"--rdzv-id={bed.port()}"]
     return [str(BIN / "torchrun"), "--nproc-per-node=1", *meeting, *options, *script]
+
+
+def barrier_note(launches: list[Launch]) -> str:
+    """Return a note for the table if an agent of torchrun has logged an error of its own."""
+    has_error = any(EXIT_BARRIER in launch.output() for launch in launches)
+    return "; an agent of torchrun logged an error of its exit barrier" if has_error else ""
 
 
 def resume(bed: Bed, output: Path) -> tuple[int, str]:

@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import psutil
@@ -51,11 +51,16 @@ table inet cluster {
 """
 
 
-def missing(programs: Iterator[str] | tuple[str, ...]) -> list[str]:
+def missing(programs: Iterable[str]) -> list[str]:
     """Return what this machine lacks to simulate others, such as root or a package."""
     lacks = [] if os.geteuid() == 0 else ["root"]
-    path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+    path = _environment()["PATH"]
     return lacks + sorted({PROGRAMS[p] for p in programs if shutil.which(p, path=path) is None})
+
+
+def _environment() -> dict[str, str]:
+    """Return this environment, with the directories of administration in PATH."""
+    return {**os.environ, "PATH": os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"}
 
 
 class Machine:
@@ -71,7 +76,8 @@ class Machine:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C must not end it before its processes are read
+            env=_environment(),
+            start_new_session=True,  # without the signals of the terminal, such as Ctrl-C
             preexec_fn=_end_with_parent,
         )
         assert self._outer.stdout is not None
@@ -86,20 +92,30 @@ class Machine:
         inside = ["nsenter", "-t", str(self.init.pid), "-n", "-u", "-p", "-m"]
         return [*inside, "env", "-C", str(cwd), *map(str, command)]
 
-    def run(self, *command: str | Path, code: int | None = 0, **options: object) -> str:
-        """Run a command on this machine and return its output; check its exit code."""
-        done = subprocess.run(  # type: ignore[call-overload]
+    def run(
+        self,
+        *command: str | Path,
+        code: int | None = 0,
+        env: dict[str, str] | None = None,
+        text: str | None = None,
+    ) -> str:
+        """Run a command on this machine with an input; check its exit code, return its output."""
+        done = subprocess.run(
             self.enter(*command),
-            **({"capture_output": True, "text": True, "timeout": SECONDS} | options),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            env=env or _environment(),
+            input=text,
         )
         if code is not None and done.returncode != code:
             raise OSError(f"{self.name}: {command} exited with {done.returncode}: {done.stderr}")
-        return str(done.stdout)
+        return done.stdout
 
     def configure(self, *command: str) -> None:
         """Run a command in the network of this machine, with the process ids of the real one."""
         inside = ["nsenter", "-t", str(self.init.pid), "-n", *command]
-        subprocess.run(inside, check=True, capture_output=True, timeout=SECONDS)
+        subprocess.run(inside, check=True, capture_output=True, timeout=SECONDS, env=_environment())
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Return the processes of this machine whose command lines contain all words."""
@@ -153,12 +169,11 @@ def _set_address(machine: Machine) -> None:
 def drop_packets(machine: Machine, is_on: bool) -> None:
     """Drop all packets of a machine silently, both ways, or stop doing so."""
     rules = _DROP if is_on else "delete table inet cluster"
-    machine.run("nft", "-f", "-", input=rules)
+    machine.run("nft", "-f", "-", text=rules)
 
 
-def wait_until(condition: object, seconds: float, what: str) -> float:
+def wait_until(condition: Callable[[], object], seconds: float, what: str) -> float:
     """Wait until a function returns a true value; return the seconds that it took."""
-    assert callable(condition)
     start = time.monotonic()
     while not condition():
         if time.monotonic() - start > seconds:

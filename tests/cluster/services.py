@@ -124,7 +124,6 @@ def cluster() -> Iterator[Cluster]:
     with ExitStack() as stack:
         stack.enter_context(_lock())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bilm-cluster-")))
-        directory.chmod(0o755)  # sshd and munged reject files below one that is open to all
         machines = []
         for name, address in ADDRESSES.items():
             hosts = directory / f"hosts-{name}"
