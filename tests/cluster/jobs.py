@@ -181,15 +181,19 @@ class Bed:
         )
 
     def wait_for_nodes(self) -> None:
-        """Wait until Slurm can use both nodes."""
-        states = ["sinfo", "--noheader", "-o", "%t %D"]
-        wait_until(lambda: self.cluster.slurm(*states).split() == ["idle", "2"], 60, "idle nodes")
+        """Wait until Slurm can use both nodes; start its daemon again where it has given up."""
+        state = ["sinfo", "--noheader", "-o", "%t"]
+        for node in self.cluster.nodes:
+            found = self.cluster.slurm(*state, f"--nodes={node.name}")
+            if found.startswith("down") or "*" in found:  # the node does not respond
+                self.cluster.restart_slurmd(node)
+        wait_until(lambda: self.cluster.slurm(*state).split() == ["idle"], 60, "idle nodes")
 
     def clean_up(self) -> list[str]:
         """Kill what a scenario has left running on the machines, and return its command lines."""
         if self.cluster.slurm("squeue", "--noheader"):
             self.cluster.slurm("scancel", "--user=root")
-            self.wait_for_nodes()
+        self.wait_for_nodes()
         services = ("sshd", "slurmctld", "slurmscriptd", "slurmd", "munged", "bash", "sleep")
         left = [
             process
