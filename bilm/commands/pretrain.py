@@ -71,9 +71,9 @@ def main() -> int:
             raise
         time.sleep(2)  # let rank 0 print the error: the launcher ends all ranks when one exits
         return USER_ERROR_EXIT_CODE
-    _set_up_logging(rank)
     if options.restarts is not None or options.hostfile is not None:
         return _train_with_restarts(config, options)
+    _set_up_logging(rank)
     if options.plan:
         if rank == 0:
             _print_plan(config, options)
@@ -112,6 +112,7 @@ def _train_with_restarts(config: Config, options: Options) -> int:
         flags=("--config", str(options.config), *changes, *options.overrides),
         first_flags=("--fresh",) if options.fresh else (),
     )
+    _set_up_logging(0)
     return run_with_restarts(config, own)
 
 
