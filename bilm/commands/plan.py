@@ -196,8 +196,8 @@ def _format_memory(world: int, memory: Memory) -> str:
     return (
         f"  memory of a rank of {world}: {_size(memory.libraries)} libraries, "
         f"{_size(memory.weights)} weights, {_size(memory.optimizer)} optimizer, "
-        f"{_size(memory.text)} text, and the largest of {_size(memory.step)} (step), "
-        f"{_size(memory.evaluation)} (evaluation) and {_size(memory.saving)} (checkpoint)"
+        f"{_size(memory.text)} text, {_size(memory.saving)} checkpoint (rank 0), and the larger of "
+        f"{_size(memory.step)} (step) and {_size(memory.evaluation)} (evaluation)"
     )
 
 
