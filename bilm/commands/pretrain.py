@@ -159,20 +159,7 @@ def _parse() -> Options:
         action="store_true",
         help="print parameters, memory, traffic, steps, disk space and hours, and exit",
     )
-    parser.add_argument(
-        "--vocabulary-size", type=int, help="plan for this vocabulary, before the corpus exists"
-    )
-    parser.add_argument(
-        "--words", type=int, help="plan for this many training words, before the corpus exists"
-    )
-    parser.add_argument(
-        "--words-per-second",
-        type=float,
-        help="measured throughput of one rank, from which --plan computes the hours",
-    )
-    parser.add_argument(
-        "--gpu", metavar="NAME", help="let --plan estimate step time and memory on a GPU (a100)"
-    )
+    _add_plan_flags(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="run one step with the real shapes and write nothing"
     )
@@ -194,6 +181,23 @@ def _parse() -> Options:
         restarts=arguments.restarts,
         hostfile=arguments.hostfile,
         probe_seconds=arguments.probe_seconds,
+    )
+
+
+def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--vocabulary-size", type=int, help="plan for this vocabulary, before the corpus exists"
+    )
+    parser.add_argument(
+        "--words", type=int, help="plan for this many training words, before the corpus exists"
+    )
+    parser.add_argument(
+        "--words-per-second",
+        type=float,
+        help="measured throughput of one rank, from which --plan computes the hours",
+    )
+    parser.add_argument(
+        "--gpu", metavar="NAME", help="let --plan estimate step time and memory on a GPU (a100)"
     )
 
 
