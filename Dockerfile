@@ -25,8 +25,9 @@ USER bilm
 CMD ["bilm", "--help"]
 
 FROM base AS cpu
+# Of equal versions pip prefers that of this index, because it ends in "+cpu".
 ARG CPU_INDEX=https://download.pytorch.org/whl/cpu
-RUN pip install --constraint constraints.txt --index-url "${CPU_INDEX}" torch
+RUN pip install --constraint constraints.txt --extra-index-url "${CPU_INDEX}" torch
 COPY . .
 RUN pip install --constraint constraints.txt --editable '.[train,data]'
 ENV DS_ACCELERATOR=cpu
