@@ -112,27 +112,39 @@ class _Restarts:
         deadline = time.monotonic() + _RETURN_SECONDS
         while self._stop.reason is None and time.monotonic() < deadline:
             with suppress(ConfigError):
-                return self._find_usable()
+                return usable_of(find_answering(self._options.machines), self._fits)
             time.sleep(_POLL_SECONDS)
         hosts = ", ".join(machine.host for machine in self._options.machines)
         raise LostRankError(
-            f"none of the machines {hosts}, or not enough for the batch, answer to ssh. Check "
-            "`ssh HOST true`, and run the same command to resume"
+            f"none of the machines {hosts}, or not enough for the batch, can run this Python in "
+            "this directory through ssh. Check `ssh HOST true` and shared directories, and run the "
+            "same command to resume"
         )
 
-    def _find_usable(self) -> tuple[Machine, ...]:
-        return usable_of(find_answering(self._options.machines), self._fits)
+    def _could_use_more(self, used: tuple[Machine, ...]) -> bool:
+        """Return whether, together with those that are not in use, more ranks are possible."""
+        returned = find_answering([m for m in self._options.machines if m not in used])
+        try:
+            both = [m for m in self._options.machines if m in used + returned]
+            usable = usable_of(both, self._fits)
+        except ConfigError:  # these machines only divide the batch in another order
+            return False
+        return sum(machine.slots for machine in usable) > sum(machine.slots for machine in used)
 
     def _run_once(self, machines: tuple[Machine, ...], flags: tuple[str, ...]) -> tuple[int, bool]:
         """Return the exit code, and whether the run was stopped because there are more machines."""
-        logger.warning("starting on %s", ", ".join(f"{m.host} ({m.slots})" for m in machines))
+        idle = [m.host for m in self._options.machines if m not in machines]
+        logger.info(
+            "starting on %s%s",
+            ", ".join(f"{m.host} ({m.slots})" for m in machines),
+            f"; without {', '.join(idle)}" if idle else "",
+        )
         processes = _start(machines, flags)
         is_growing, end, probe = False, None, time.monotonic() + self._options.probe_seconds
         while any(process.poll() is None for process in processes):
             now = time.monotonic()
             if now > probe and len(machines) < len(self._options.machines):
-                with suppress(ConfigError):
-                    is_growing = is_growing or _has_more(self._find_usable(), machines)
+                is_growing = is_growing or self._could_use_more(machines)
                 probe = time.monotonic() + self._options.probe_seconds
             has_failed = any(p.poll() not in (None, 0, STOPPED_EXIT_CODE) for p in processes)
             end = now + _END_SECONDS if has_failed and end is None else end
@@ -168,7 +180,3 @@ def _close_inputs(processes: list[subprocess.Popen[str]]) -> None:
         with suppress(OSError):
             if process.stdin is not None:
                 process.stdin.close()
-
-
-def _has_more(usable: tuple[Machine, ...], used: tuple[Machine, ...]) -> bool:
-    return sum(machine.slots for machine in usable) > sum(machine.slots for machine in used)

@@ -22,6 +22,8 @@ from bilm.errors import ConfigError
 
 _CONNECT_SECONDS = 10
 
+_PROBE_SECONDS = 30  # how long a machine may take to import bilm
+
 # ssh exits if the other machine has not answered for 30 seconds.
 _SSH = (
     *("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_SECONDS}"),
@@ -68,7 +70,10 @@ def read_hostfile(path: Path) -> tuple[Machine, ...]:
 
 
 def find_answering(machines: Sequence[Machine]) -> tuple[Machine, ...]:
-    """Return the machines on which a command can be run now, in the same order."""
+    """Return the machines on which ranks can be started now, in the same order.
+
+    After a reboot, ssh may work before the directory of this process is mounted.
+    """
     with ThreadPoolExecutor(max_workers=32) as pool:
         answers = list(pool.map(_answers, machines))
     return tuple(m for m, is_there in zip(machines, answers, strict=True) if is_there)
@@ -79,10 +84,10 @@ def _answers(machine: Machine) -> bool:
         return True
     try:
         done = subprocess.run(
-            [*_SSH, machine.host, "true"],
+            _remote_command(machine, ["-c", "import bilm"]),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=2 * _CONNECT_SECONDS,
+            timeout=_PROBE_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
@@ -102,19 +107,28 @@ def start_module(machine: Machine, module: str) -> subprocess.Popen[str]:
 
     Signals of the terminal do not reach it. It is connected to this process by its standard input.
     """
-    root = str(Path(bilm.__file__).resolve().parents[1])
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", module]
-    if not machine.is_local:
-        remote = shlex.join(["env", f"PYTHONPATH={path}", *command])
-        command = [*_SSH, machine.host, f"cd {shlex.quote(str(Path.cwd()))} && exec {remote}"]
+    arguments = ["-m", module]
+    is_local = machine.is_local
+    command = [sys.executable, *arguments] if is_local else _remote_command(machine, arguments)
     return subprocess.Popen(
         command,
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": _python_path()},
         stdin=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+
+
+def _remote_command(machine: Machine, arguments: list[str]) -> list[str]:
+    """Return the command that runs this Python in this directory on another machine."""
+    python = shlex.join(["env", f"PYTHONPATH={_python_path()}", sys.executable, *arguments])
+    return [*_SSH, machine.host, f"cd {shlex.quote(str(Path.cwd()))} && exec {python}"]
+
+
+def _python_path() -> str:
+    """Return a PYTHONPATH with which `bilm` can be imported, also from a checkout."""
+    root = str(Path(bilm.__file__).resolve().parents[1])
+    return os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def exported_variables() -> dict[str, str]:

@@ -50,7 +50,9 @@ def test_address_of_first_machine() -> None:
 
 def test_finds_machines_that_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ssh = tmp_path / "ssh"
-    ssh.write_text('#!/bin/sh\ncase "$*" in *" up true") exit 0 ;; *) exit 255 ;; esac\n')
+    ssh.write_text(
+        '#!/bin/sh\ncase "$*" in *" up cd "*"import bilm"*) exit 0 ;; *) exit 255 ;; esac\n'
+    )
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     machines = [Machine("down", 1), HERE, Machine("up", 1)]
