@@ -49,14 +49,14 @@ class Memory:
     text: float
     step: float  # activations and gradients
     evaluation: float
-    saving: float  # of rank 0, for a checkpoint, which is written during steps or evaluations
+    saving: float  # of rank 0, for the copies of a checkpoint, which exist from the first one on
     export: float  # of rank 0, for the best model
 
     @property
     def peak(self) -> float:
         """The largest amount at any time."""
         always = self.libraries + self.weights + self.optimizer + self.text
-        return GAPS * (always + max(self.saving + max(self.step, self.evaluation), self.export))
+        return GAPS * (always + self.saving + max(self.step, self.evaluation, self.export))
 
 
 def loaded_libraries_bytes() -> float:
@@ -106,7 +106,7 @@ def estimate_memory(
         evaluation=FLOAT32_BYTES
         * (full_softmax_values(slots, size.vocabulary) + 4 * slots * units),
         saving=FLOAT32_BYTES * all_parameters * (1 + num_states),
-        export=FLOAT32_BYTES * all_parameters * 2,
+        export=FLOAT32_BYTES * all_parameters,
     )
 
 
