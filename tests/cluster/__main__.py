@@ -111,7 +111,7 @@ def _run(bed: Bed, name: str) -> dict[str, Any]:
         seconds = time.monotonic() - start
     return {
         "name": name,
-        "scenario": (SCENARIOS[name].__doc__ or name).strip(),
+        "scenario": " ".join((SCENARIOS[name].__doc__ or name).split()),
         "what": what,
         "seconds": round(seconds),
         "figure": figure,

@@ -21,7 +21,8 @@ OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 def torchrun_elastic(bed: Bed) -> tuple[str, str]:
-    """`torchrun --nnodes 1:2`, a machine lost and returned"""
+    """`torchrun --nnodes 1:2` with `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`,
+    a machine lost and returned"""
     output = bed.run("torchrun_elastic")
     command = torchrun_command(
         bed,

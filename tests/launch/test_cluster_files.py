@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,20 @@ def test_job_passes_exit_code_on_and_is_requeued(
     # three nodes cannot share the 32 rows of the demo
     assert "--nodes=2 --ntasks=2" in calls
     assert "pretrain.py --config configs/demo.json train.max_steps=5" in calls
+
+
+def test_forwarded_signal_does_not_reach_the_next_start(tmp_path: Path) -> None:
+    environment = slurm_environment(tmp_path)
+    number = tmp_path / "number"
+    # scancel retries while the job is being requeued
+    write_program(tmp_path, "scancel", f"echo $$ >{number}.new; mv {number}.new {number}; sleep 60")
+    wait = f"while [ ! -e {number} ]; do sleep 0.1; done"
+    write_program(tmp_path, "srun", f"kill -USR1 $PPID; {wait}; exit 75")
+    run_job(environment)
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{number.read_text().strip()}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_job_forwards_signal_that_arrives_before_the_ranks(tmp_path: Path) -> None:
