@@ -4,7 +4,8 @@ A signal handler only sets a flag. After the current step the ranks agree on it,
 outer `deepspeed` process does not forward signals, so each rank also checks whether the launcher
 processes above it still exist. On another machine, that process starts its launchers through pdsh
 and ssh. There, a rank checks whether the connection of ssh is open at both ends (ssh outlives pdsh,
-but closes its input), and if pdsh runs on the same machine, whether `deepspeed` is still its parent.
+but closes its input). If pdsh runs on the same machine, it also checks whether `deepspeed` is still
+the parent of pdsh.
 """
 
 from __future__ import annotations
