@@ -50,6 +50,9 @@ class Options:
     words: int | None
     words_per_second: float | None
     gpu: str | None
+    ranks: str | None
+    link: str | None
+    ranks_per_machine: int | None
     dry_run: bool
 
 
@@ -87,17 +90,26 @@ def _print_plan(config: Config, options: Options) -> None:
     os.environ["DS_ACCELERATOR"] = "cpu"  # for which the memory is planned
     from bilm.commands.plan import TextSize, format_plan, make_plan
     from bilm.commands.plan_gpu import find_gpu, format_gpu_plan
+    from bilm.commands.plan_scaling import ScalingFlags, format_scaling, format_traffic
 
     gpu = None if options.gpu is None else find_gpu(options.gpu)
+    flags = ScalingFlags(
+        options.ranks, options.link, options.ranks_per_machine, options.words_per_second
+    )
+    ranks, link = flags.planned_ranks(), flags.make_link(gpu)
     text = None
     if options.vocabulary_size is not None and options.words is not None:
         text = TextSize.assumed(options.vocabulary_size, options.words)
     elif options.vocabulary_size is not None or options.words is not None:
         raise ConfigError("--vocabulary-size and --words must be passed together")
-    plan = make_plan(config, text, options.words_per_second)
+    plan = make_plan(config, text, options.words_per_second, ranks)
     print(format_plan(plan))
+    if ranks:
+        print(format_traffic(plan, ranks))
     if gpu is not None:
         print(format_gpu_plan(plan, gpu))
+    if link is not None:
+        print(format_scaling(plan, link, flags, gpu))
 
 
 def _parse() -> Options:
@@ -112,6 +124,31 @@ def _parse() -> Options:
         help="resume even if settings that affect the result, such as the learning rate, have "
         "changed",
     )
+    _add_plan_flags(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="run one step with the real shapes and write nothing"
+    )
+    parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # from the launcher
+    parser.add_argument("override", nargs="*", help="section.key=value")
+    arguments = parser.parse_intermixed_args()
+    return Options(
+        config=arguments.config,
+        overrides=tuple(arguments.override),
+        fresh=arguments.fresh,
+        allow_changes=arguments.allow_changes,
+        plan=arguments.plan,
+        vocabulary_size=arguments.vocabulary_size,
+        words=arguments.words,
+        words_per_second=arguments.words_per_second,
+        gpu=arguments.gpu,
+        ranks=arguments.ranks,
+        link=arguments.link,
+        ranks_per_machine=arguments.ranks_per_machine,
+        dry_run=arguments.dry_run,
+    )
+
+
+def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plan",
         action="store_true",
@@ -132,22 +169,16 @@ def _parse() -> Options:
         "--gpu", metavar="NAME", help="let --plan estimate step time and memory on a GPU (a100)"
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="run one step with the real shapes and write nothing"
+        "--ranks", metavar="N[,N...]", help="let --plan plan these numbers of ranks, such as 8,16"
     )
-    parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # from the launcher
-    parser.add_argument("override", nargs="*", help="section.key=value")
-    arguments = parser.parse_intermixed_args()
-    return Options(
-        config=arguments.config,
-        overrides=tuple(arguments.override),
-        fresh=arguments.fresh,
-        allow_changes=arguments.allow_changes,
-        plan=arguments.plan,
-        vocabulary_size=arguments.vocabulary_size,
-        words=arguments.words,
-        words_per_second=arguments.words_per_second,
-        gpu=arguments.gpu,
-        dry_run=arguments.dry_run,
+    parser.add_argument(
+        "--link",
+        metavar="RATE",
+        help="let --plan estimate step times on several machines, given the rate of the network "
+        "link of each machine in Mbit or Gbit per second, such as 100Mbit or 10Gbit",
+    )
+    parser.add_argument(
+        "--ranks-per-machine", type=int, metavar="N", help="ranks on each machine, for --link (1)"
     )
 
 
