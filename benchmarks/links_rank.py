@@ -8,6 +8,7 @@ counted. Rank 0 sets the rates, and writes a JSON line per phase.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -104,7 +105,7 @@ class Measurement:
             (after - before) / steps
             for before, after in zip(self._before, self._counters(), strict=True)
         ]
-        seconds = [after - before for before, after in zip(counted, counted[1:], strict=False)]
+        seconds = [after - before for before, after in itertools.pairwise(counted)]
         line = asdict(self.phase) | {"seconds": seconds, "sent": sent}
         with Path(self._task.output).open("a", encoding="utf-8") as output:
             output.write(json.dumps(line) + "\n")
@@ -128,24 +129,24 @@ def replace_parts(task: Task) -> None:
 
     def finished(self: DenseExchange) -> None:
         for bucket in late:
-            send(self, bucket)  # type: ignore[arg-type]
+            send(self, bucket)
         late.clear()
         finish(self)
 
-    Ranks.note_step = noted  # type: ignore[method-assign]
-    DenseExchange._send = sent  # type: ignore[method-assign]
-    DenseExchange.finish = finished  # type: ignore[method-assign]
+    Ranks.note_step = noted
+    DenseExchange._send = sent
+    DenseExchange.finish = finished
 
     def dense(*arguments: object) -> DenseExchange:
-        measurement.exchanges.append(DenseExchange(*arguments, task.bucket_bytes))  # type: ignore[arg-type]
-        return measurement.exchanges[-1]  # type: ignore[return-value]
+        measurement.exchanges.append(DenseExchange(*arguments, task.bucket_bytes))
+        return measurement.exchanges[-1]
 
     def rows(*arguments: object) -> RowExchange:
-        measurement.exchanges.append(RowExchange(*arguments))  # type: ignore[arg-type]
-        return measurement.exchanges[-1]  # type: ignore[return-value]
+        measurement.exchanges.append(RowExchange(*arguments))
+        return measurement.exchanges[-1]
 
-    engine.DenseExchange = dense  # type: ignore[assignment,misc]
-    engine.RowExchange = rows  # type: ignore[assignment,misc]
+    engine.DenseExchange = dense
+    engine.RowExchange = rows
 
 
 if __name__ == "__main__":

@@ -174,9 +174,10 @@ def format_plan(plan: Plan) -> str:
         f"  {config.train.num_epochs} epochs, {rows} rows x {unroll} words per step: "
         f"{plan.steps:,} steps",
         "Disk",
-        f"  {format_size(checkpoint)} per checkpoint, {format_size(checkpoint * plan.num_checkpoints)} for the "
-        f"{plan.num_checkpoints} that may exist at the same time, "
-        f"{format_size(all_parameters * FLOAT32_BYTES)} for the exported model",
+        f"  {format_size(checkpoint)} per checkpoint, "
+        f"{format_size(checkpoint * plan.num_checkpoints)} for the {plan.num_checkpoints} that may "
+        f"exist at the same time, {format_size(all_parameters * FLOAT32_BYTES)} for the exported "
+        "model",
         "By number of ranks",
         "  ranks   rows each   memory each   sent per step   of that dense, sparse      hours",
     ]
@@ -205,7 +206,8 @@ def _format_memory(world: int, memory: Memory) -> str:
         f"  memory of a rank of {world}: {format_size(memory.libraries)} libraries, "
         f"{format_size(memory.weights)} weights, {format_size(memory.optimizer)} optimizer, "
         f"{format_size(memory.text)} text, and the largest of {format_size(memory.step)} (step), "
-        f"{format_size(memory.evaluation)} (evaluation) and {format_size(memory.saving)} (checkpoint)"
+        f"{format_size(memory.evaluation)} (evaluation) and {format_size(memory.saving)} "
+        "(checkpoint)"
     )
 
 
@@ -217,8 +219,9 @@ def _format_ranks(config: Config, world: int, ranks: RanksPlan | None) -> str:
     dense, sparse = ranks.traffic.dense, ranks.traffic.sparse
     hours = "-" if ranks.hours is None else f"{ranks.hours:,.1f}"
     return (
-        f"  {world:>5}{ranks.rows:>12}{format_size(ranks.memory.peak):>14}{format_size(ranks.traffic.payload):>16}"
-        f"{format_size(dense):>15}, {format_size(sparse):<10}{hours:>8}"
+        f"  {world:>5}{ranks.rows:>12}{format_size(ranks.memory.peak):>14}"
+        f"{format_size(ranks.traffic.payload):>16}{format_size(dense):>15}, "
+        f"{format_size(sparse):<10}{hours:>8}"
     )
 
 

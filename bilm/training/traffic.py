@@ -1,7 +1,7 @@
 """The estimate of the bytes that a rank sends per step.
 
-All collectives are rings: an all-reduce of n bytes sends 2 (P - 1) / P n per rank, and an all-gather
-of n bytes from each rank (P - 1) n. `benchmarks/links.py` compares these figures with real runs.
+All collectives are rings: an all-reduce of n bytes sends 2 (P - 1) / P n per rank, an all-gather of
+n bytes from each rank sends (P - 1) n. `benchmarks/links.py` compares this with real runs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ INT64_BYTES = FLOAT64_BYTES = 8
 # Ethernet, IPv4, and TCP with timestamps, for each packet of at most 1500 bytes without Ethernet.
 HEADER_BYTES, PAYLOAD_BYTES = 14 + 20 + 32, 1500 - 20 - 32
 
-# By ZeRO stage, in units of (P - 1) / P of the bytes of all dense weights: DeepSpeed reduces
-# gradients by an all-reduce at stages 1 and 2, and by a reduce-scatter at stage 3. It gathers weights
-# after the update, or at stage 3 before the forward and the backward pass.
+# By ZeRO stage, in units of (P - 1) / P of the bytes of all dense weights. DeepSpeed averages
+# gradients by an all-reduce at stages 1 and 2, and by a reduce-scatter at stage 3. It gathers the
+# weights after the update, or at stage 3 before the forward and the backward pass.
 SENT_GRADIENTS, GATHERED_WEIGHTS = (2, 2, 2, 1), (0, 1, 1, 2)
 
 

@@ -21,7 +21,7 @@ def rows_of(table: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("ranks", ["", "0", "8,", "8;16", "-2", "8,x", "1.5", "08"])
 def test_rejects_other_ranks(ranks: str) -> None:
-    with pytest.raises(ConfigError, match="--ranks is .* such as 8 or 8,16,32"):
+    with pytest.raises(ConfigError, match=r"--ranks is .* such as 8 or 8,16,32"):
         ScalingFlags(ranks, None, None, None).planned_ranks()
 
 

@@ -41,7 +41,7 @@ def test_parses_rate(text: str, rate: float) -> None:
     ["", "1", "Gbit", "1 Gbit", "1gbit", "1GB", "1Gbit/s", "-1Gbit", "0Gbit", "1e3Mbit", "1.Gbit"],
 )
 def test_rejects_other_rates(text: str) -> None:
-    with pytest.raises(ConfigError, match="--link is .* such as 100Mbit or 10Gbit"):
+    with pytest.raises(ConfigError, match=r"--link is .* such as 100Mbit or 10Gbit"):
         parse_rate(text)
 
 
