@@ -14,6 +14,10 @@ tokens of a dataset is its words. An empty line has 0 words, or zeros if pooled.
 If the command is interrupted, run it again to resume. Finished parts are kept in OUT.hdf5.partial/
 until the end, and the model, the text and the options must be the same. The command needs twice the
 disk space of the output until it finishes; its memory use does not grow with the text.
+
+With several ranks (`deepspeed --module bilm.commands.embed ...`, torchrun or srun), which share the
+text, the result is the same. OUT.hdf5 must be on a file system that all machines share. An
+interrupted command may be resumed with any number of ranks. The exit code is 4 if a rank was lost.
 """
 
 from __future__ import annotations
@@ -22,12 +26,17 @@ import hashlib
 import itertools
 import logging
 import sys
-from dataclasses import replace
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bilm.commands.embed_flags import Arguments, parse
-from bilm.distributed.process import share_cores
+from bilm.distributed.launchers import adopt_launcher
+from bilm.distributed.port import check_port
+from bilm.distributed.process import rank_numbers, share_cores
+from bilm.embedding.shared_dump import SingleProcess, open_shared_dump
 from bilm.errors import ConfigError, CorpusError, run_command
 from bilm.model.devices import choose_device
 from bilm.text.lines import require_decompressor
@@ -36,26 +45,66 @@ from bilm.text.tables import format_of
 from bilm.text.tokenizers import require_tokenizer_package
 
 if TYPE_CHECKING:
+    import torch
+
+    from bilm.distributed.ranks import Ranks
     from bilm.embedding.dump import EmbeddingDump
     from bilm.embedding.embedder import Embedder
     from bilm.embedding.output import Output
+    from bilm.embedding.vector_file import Line
     from bilm.pretrained.model_directory import PretrainedBiLm
+
+TIMEOUT_SECONDS = 1800  # for a rank to join, to embed a window, or to show that it is alive
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What to embed and how; `run` is its description in the output."""
+
+    text: TextInput
+    embedder: Embedder
+    output: Output
+    run: dict[str, Any]
 
 
 def main() -> int:
     """Embed a text and write its vectors."""
     arguments = parse(__doc__)
-    require_decompressor(arguments.input)
-    require_tokenizer_package(arguments.tokenizer or "")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    adopt_launcher()
+    level = logging.INFO if rank_numbers().rank == 0 else logging.WARNING
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     share_cores()
-    _embed(arguments, _text_input(arguments))
+    with ExitStack() as locks:
+        with _join_ranks() as ranks:
+            with ranks.fail_together():
+                job = _open(arguments)
+            dump = locks.enter_context(
+                open_shared_dump(arguments.output, job.run, arguments.overwrite, ranks)
+            )
+            if dump is not None and not dump.is_joined:
+                _write(arguments, job, dump, ranks)
+        # The other ranks do not wait while rank 0 joins the parts.
+        if ranks.is_first:
+            _finish(arguments, dump)
     return 0
+
+
+def _join_ranks() -> AbstractContextManager[Ranks | SingleProcess]:
+    """Join the other ranks, if there are any; otherwise there is no process group."""
+    if rank_numbers().world == 1:
+        return nullcontext(SingleProcess())
+    check_port()
+    from bilm.distributed.ranks import Timeouts, join_ranks
+
+    timeouts = Timeouts(TIMEOUT_SECONDS, TIMEOUT_SECONDS)
+    return join_ranks(timeouts, on_cpu=True, job="embed")  # ranks exchange only a few numbers
 
 
 def _text_input(arguments: Arguments) -> TextInput:
     """Check the input file and its flags."""
     path = arguments.input
+    require_decompressor(path)
+    require_tokenizer_package(arguments.tokenizer or "")
     if not path.is_file():
         raise CorpusError(f"--input {path} does not exist")
     if path.stat().st_size == 0:
@@ -64,11 +113,11 @@ def _text_input(arguments: Arguments) -> TextInput:
     return TextInput.open(path, kind, arguments.field or ["text"], arguments.encoding)
 
 
-def _embed(arguments: Arguments, text: TextInput) -> None:
-    # These imports load torch; they are here so that --help is fast.
-    from bilm.embedding.dump import open_dump
+def _open(arguments: Arguments) -> _Job:
+    """Check the command line, and read the model."""
+    text = _text_input(arguments)
+    # These imports load torch; they are here so that --help and errors in the input are fast.
     from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder
-    from bilm.embedding.vector_file import describe
     from bilm.pretrained.digests import model_digest
 
     limits = DEFAULT_LIMITS
@@ -77,8 +126,7 @@ def _embed(arguments: Arguments, text: TextInput) -> None:
             raise ConfigError(f"--batch-words is {arguments.batch_words}; it must be at least 1")
         limits = replace(limits, batch_words=arguments.batch_words)
     output = _output(arguments)
-    device = choose_device(arguments.device)
-    embedder = Embedder(_model(arguments), limits, device, arguments.precision)
+    embedder = Embedder(_model(arguments), limits, _device(arguments), arguments.precision)
     try:
         output.check(embedder.num_layers)
     except ValueError as error:
@@ -97,53 +145,88 @@ def _embed(arguments: Arguments, text: TextInput) -> None:
     }
     if arguments.precision != "float32":
         run["precision"] = arguments.precision
-    with open_dump(arguments.output, run, arguments.overwrite) as dump:
-        if dump is not None and not dump.is_joined:
-            _write(arguments, text, embedder, output, dump)
-        if dump is not None:
-            dump.finish(arguments.compression)
-    print(f"wrote {arguments.output}: {describe(arguments.output)}")
+    return _Job(text, embedder, output, run)
+
+
+def _device(arguments: Arguments) -> torch.device:
+    """Return the chosen device; of several accelerators, that of this rank."""
+    device, numbers = choose_device(arguments.device), rank_numbers()
+    if numbers.world > 1 and device.index is None and device.type not in ("cpu", "mps"):
+        return choose_device(f"{device.type}:{numbers.local_rank}")
+    return device
 
 
 def _write(
-    arguments: Arguments,
-    text: TextInput,
-    embedder: Embedder,
-    output: Output,
-    dump: EmbeddingDump,
+    arguments: Arguments, job: _Job, dump: EmbeddingDump, ranks: Ranks | SingleProcess
 ) -> None:
-    """Embed the lines that are not in the dump yet and append them, one part at a time."""
+    """Embed the lines that are not in the dump yet, and write them, one part at a time.
+
+    Each part is one window, so that any number of ranks, resumed or not, computes the same batches,
+    and hence the same numbers. In each round, every rank embeds one window.
+    """
     from tqdm import tqdm
 
-    from bilm.embedding.sentence_batches import windows
-    from bilm.embedding.vector_file import Line
+    from bilm.embedding.text_windows import TextWindows
 
-    if dump.num_lines:
-        print(f"resuming at line {dump.num_lines}", file=sys.stderr)
-    tokenizer = embedder.pretrained.tokenizer
+    if ranks.is_first and dump.finished:
+        first = next(n for n in itertools.count() if n not in dump.finished)
+        line = sum(dump.finished[n] for n in range(first))
+        print(f"resuming at line {line}", file=sys.stderr)
+    tokenizer, limits = job.embedder.pretrained.tokenizer, job.embedder.limits
     assert tokenizer is not None  # `_model` has checked it
-    remaining = itertools.islice(text.texts(), dump.num_lines, None)
-    lines = (Line(sentence, tokenizer.tokenize(sentence)) for sentence in remaining)
-    is_shown = arguments.progress or sys.stderr.isatty()
+    with ranks.fail_together():
+        windows = TextWindows(
+            job.text.texts(), tokenizer.tokenize, limits.window_words, dump.finished
+        )
+        job.embedder.pin_words(windows.first_words())
+    unfinished, num_words = windows.unfinished(), 0
     with tqdm(
         total=arguments.input.stat().st_size,
-        disable=not is_shown,
+        disable=not ranks.is_first or not (arguments.progress or sys.stderr.isatty()),
         unit="B",
         unit_scale=True,
         file=sys.stderr,
     ) as bar:
-        num_words = 0
-        # Each part is one window, so that a resumed run computes the same batches, and hence the
-        # same numbers, as an uninterrupted one.
-        for part in windows(lines, embedder.limits.window_words):
-            words = [line.words for line in part]
-            dump.append(embedder.embed(words, arguments.state, output=output), part)
-            num_words += sum(map(len, part))
-            bar.update(text.reader.bytes_read - bar.n)
+        for step in itertools.count(1):
+            before = len(dump.finished)
+            with ranks.fail_together():
+                shares = itertools.islice(unfinished, ranks.world)
+                num_words += _embed_round(arguments, job, dump, shares, ranks.rank)
+            ranks.note_step(step)
+            bar.update(job.text.reader.bytes_read - bar.n)
             seconds = max(bar.format_dict["elapsed"], 1e-9)
             bar.set_postfix_str(f"{num_words / seconds:,.0f} words/s", refresh=False)
-    if dump.num_lines == 0:
+            if len(dump.finished) - before < ranks.world:
+                return
+
+
+def _embed_round(
+    arguments: Arguments,
+    job: _Job,
+    dump: EmbeddingDump,
+    windows: Iterable[tuple[int, list[Line]]],
+    rank: int,
+) -> int:
+    """Embed this rank's window of a round; return the number of words of all ranks."""
+    num_words = 0
+    for place, (number, lines) in enumerate(windows):
+        if place == rank:
+            words = [line.words for line in lines]
+            arrays = job.embedder.embed(words, arguments.state, output=job.output)
+            dump.write(number, arrays, lines)
+        dump.finished[number] = len(lines)
+        num_words += sum(map(len, lines))
+    if not dump.finished:
         raise CorpusError(f"{arguments.input} is empty")
+    return num_words
+
+
+def _finish(arguments: Arguments, dump: EmbeddingDump | None) -> None:
+    from bilm.embedding.vector_file import describe
+
+    if dump is not None:
+        dump.finish(arguments.compression)
+    print(f"wrote {arguments.output}: {describe(arguments.output)}")
 
 
 def _output(arguments: Arguments) -> Output:

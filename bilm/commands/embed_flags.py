@@ -89,7 +89,10 @@ def parse(description: str | None) -> Arguments:
         action="store_true",
         help="show a progress bar even if stderr is not a terminal",
     )
-    return Arguments(**vars(parser.parse_args()))
+    add("--local_rank", type=int, help=argparse.SUPPRESS)  # from the launcher
+    values = vars(parser.parse_args())
+    del values["local_rank"]
+    return Arguments(**values)
 
 
 def _add_input_flags(parser: argparse.ArgumentParser) -> None:

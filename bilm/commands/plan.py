@@ -205,9 +205,9 @@ def _format_memory(world: int, memory: Memory) -> str:
     return (
         f"  memory of a rank of {world}: {format_size(memory.libraries)} libraries, "
         f"{format_size(memory.weights)} weights, {format_size(memory.optimizer)} optimizer, "
-        f"{format_size(memory.text)} text, and the largest of {format_size(memory.step)} (step), "
-        f"{format_size(memory.evaluation)} (evaluation) and {format_size(memory.saving)} "
-        "(checkpoint)"
+        f"{format_size(memory.text)} text, {format_size(memory.saving)} checkpoint (rank 0), and "
+        f"the larger of {format_size(memory.step)} (step) and {format_size(memory.evaluation)} "
+        "(evaluation)"
     )
 
 

@@ -13,6 +13,7 @@ parameter. A checkpoint therefore does not depend on the number of ranks, and co
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from bilm.distributed.ranks import Ranks
 from bilm.distributed.row_exchange import RowExchange, RowPlan
 from bilm.distributed.table_updates import TableUpdates, sparse_tables
 from bilm.kernels.sparse_rows import clip_gradients
+from bilm.model.devices import copies_on_host
 from bilm.model.language_model import BiLm
 from bilm.model.precision import precision_context
 
@@ -187,20 +189,25 @@ class Engine:
         return [self._inner_optimizer, *own]
 
     def weights(self) -> dict[str, Tensor]:
-        """Return every complete weight, on the CPU; all ranks must call this."""
+        """Return copies of all complete weights, on the CPU of rank 0; all ranks must call this.
+
+        On the other ranks, which copy nothing to the host, the result is empty.
+        """
         with self._gathered_parameters():
-            return {
-                name: parameter.detach().to("cpu", copy=True)
-                for name, parameter in self.model.named_parameters()
-            }
+            return copies_on_host(self.model.named_parameters()) if self._ranks.is_first else {}
 
     def optimizer_state(self) -> dict[str, Tensor]:
-        """Return the complete optimizer state, on the CPU; all ranks must call this."""
-        return {
-            f"{name}/{key}": self._get_state(parameter, key).to("cpu", copy=True)
+        """Return a copy of the complete optimizer state, on the same conditions as `weights`."""
+        states = (
+            (f"{name}/{key}", self._get_state(parameter, key))
             for name, parameter in self.model.named_parameters()
             for key in self._state_names
-        }
+        )
+        if self._ranks.is_first:
+            return copies_on_host(states)
+        if self.is_partitioned:
+            deque(states, maxlen=0)  # send this rank's parts
+        return {}
 
     def load_optimizer_state(
         self, read: Callable[[str, Sequence[int]], Tensor] | None, num_steps: int

@@ -2,8 +2,9 @@
 
 `vector_file.py` describes the file. An HDF5 file is lost if the process is killed while writing it,
 so it is written only at the end. Until then, `OUTPUT.partial/` contains parts: safetensors files of
-a few hundred lines, each renamed into place when it is complete. A resumed run continues after the
-last part. At the end, the parts are joined into one HDF5 file, which is renamed to OUTPUT.
+a few hundred lines, each renamed into place when it is complete. A resumed run writes the parts
+that are missing, which need not be the last ones if several ranks write (`shared_dump.py`). At the
+end, the parts are joined into one HDF5 file, which is renamed to OUTPUT.
 
 Cost: the arrays are written twice, the second time as fast as the disk and HDF5 allow, and twice
 the disk space is needed until the end. If the process is killed while it joins the parts, only the
@@ -47,7 +48,11 @@ HEADER_FILE = "run.json"
 
 JOINED_FILE = "joined.hdf5"
 
-LOCK_FILE = "lock"
+LOCK_FILE = "lock"  # of rank 0; that of rank 1 is "lock-1"
+
+LOCKED_MESSAGE = "another process is writing {}; wait until it has finished"
+
+PART_FILES = "part-" + "[0-9]" * 8 + ".safetensors"
 
 MAX_DATASET_OVERHEAD_BYTES = 1024  # of HDF5, per dataset
 
@@ -55,17 +60,19 @@ _MAX_HEADER_BYTES = 1 << 12
 
 
 class EmbeddingDump:
-    """The unfinished dump at `output`. Use `open_dump`, which locks out other processes."""
+    """The unfinished dump at `output`. Use `open_dump`, which locks out other processes.
 
-    def __init__(self, output: Path, run: dict[str, Any]) -> None:
+    `finished` is the number of lines of each finished part, by its number; by default, it is read
+    from the parts.
+    """
+
+    def __init__(
+        self, output: Path, run: dict[str, Any], finished: dict[int, int] | None = None
+    ) -> None:
         self.output = output
         self.directory = partial_directory(output)
         self.run = run
-        self.num_parts = 0
-        self.num_lines = 0
-        while self._part(self.num_parts).exists():
-            self.num_lines += len(self._shapes(self.num_parts))
-            self.num_parts += 1
+        self.finished = self._find_parts() if finished is None else finished
 
     @property
     def is_joined(self) -> bool:
@@ -73,8 +80,13 @@ class EmbeddingDump:
         joined = self.directory / JOINED_FILE
         return joined.is_file() and not joined.is_symlink()
 
-    def append(self, arrays: Sequence[npt.NDArray[Any]], lines: Sequence[Line]) -> None:
-        """Write the next lines and their arrays to disk."""
+    @property
+    def num_lines(self) -> int:
+        """The number of lines in the finished parts."""
+        return sum(self.finished.values())
+
+    def write(self, number: int, arrays: Sequence[npt.NDArray[Any]], lines: Sequence[Line]) -> None:
+        """Write a part to disk: lines and their arrays."""
         text = json.dumps([[line.text, *line.words] for line in lines], ensure_ascii=False)
         tensors = {
             "lines": torch.frombuffer(bytearray(text.encode("utf-8")), dtype=torch.uint8),
@@ -84,17 +96,16 @@ class EmbeddingDump:
         needed = sum(tensor.nbytes for tensor in tensors.values())
         with (
             _output_errors(self.output, needed),
-            atomic_file(self._part(self.num_parts)) as temporary,
+            atomic_file(self._part(number)) as temporary,
         ):
             save_tensors(tensors, temporary)
-        self.num_parts += 1
-        self.num_lines += len(arrays)
+        self.finished[number] = len(lines)
 
     def finish(self, compression: str | None) -> None:
         """Join the parts and rename the file to `output`."""
         joined = self.directory / JOINED_FILE
         if not self.is_joined:
-            sizes = [self._part(part).stat().st_size for part in range(self.num_parts)]
+            sizes = [self._part(part).stat().st_size for part in self.finished]
             needed = sum(sizes) + MAX_DATASET_OVERHEAD_BYTES * self.num_lines + (1 << 20)
             with _output_errors(self.output, needed), atomic_file(joined) as temporary:
                 _check_space(joined, needed)
@@ -106,7 +117,7 @@ class EmbeddingDump:
     def _join(self, path: Path, compression: str | None) -> None:
         with h5py.File(path, "w") as file:
             writer = VectorFileWriter(file, self.run, compression)
-            for part in range(self.num_parts):
+            for part in range(len(self.finished)):
                 values = self._read(part, "values")
                 shapes = self._shapes(part).tolist()
                 lines = self._lines(part)
@@ -122,6 +133,12 @@ class EmbeddingDump:
                     writer.add(values[start : start + size].reshape(shape), line)
                     start += size
             writer.finish()
+
+    def _find_parts(self) -> dict[int, int]:
+        numbers = sorted(
+            int(path.stem.removeprefix("part-")) for path in self.directory.glob(PART_FILES)
+        )
+        return {number: len(self._shapes(number)) for number in numbers}
 
     def _part(self, number: int) -> Path:
         return self.directory / f"part-{number:08d}.safetensors"
@@ -187,8 +204,11 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
         with _output_errors(output, _MAX_HEADER_BYTES):
             output.parent.mkdir(parents=True, exist_ok=True)
             directory.mkdir(exist_ok=True)
-            message = f"another process is writing {output}; wait until it has finished"
+            message = LOCKED_MESSAGE.format(output)
             stack.enter_context(exclusive_lock(directory / LOCK_FILE, OutputError, message))
+            for lock in directory.glob(f"{LOCK_FILE}-*"):  # of ranks that may outlive their rank 0
+                with exclusive_lock(lock, OutputError, message):
+                    lock.unlink()
         header = {"format": FORMAT, "version": VERSION, "run": run, "replaces": exists}
         if not _is_same_run(directory, header, overwrite):
             if exists and not overwrite:  # a finished run was killed while it removed its directory
@@ -245,7 +265,8 @@ def _clear(directory: Path, everything: bool) -> None:
 def _remove(directory: Path) -> None:
     """Remove the dump, and the directory unless it contains other files."""
     _clear(directory, everything=True)
-    (directory / LOCK_FILE).unlink(missing_ok=True)
+    for lock in [directory / LOCK_FILE, *directory.glob(f"{LOCK_FILE}-*")]:
+        lock.unlink(missing_ok=True)
     with suppress(OSError):
         directory.rmdir()
 

@@ -142,6 +142,10 @@ class Embedder:
         """Reset the LSTM states that `state="carry"` carries from call to call."""
         self._carried = None
 
+    def pin_words(self, words: Iterable[str]) -> None:
+        """Make a window's vectors independent of earlier windows; see `EncodedWords.pin`."""
+        self._encoded_words.pin([BEGIN_SENTENCE_WORD, END_SENTENCE_WORD, *words])
+
     def embed(
         self,
         sentences: Sequence[Words | str] | npt.NDArray[Any],

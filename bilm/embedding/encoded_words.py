@@ -4,6 +4,9 @@ The token encoder reads only the characters of a word, so its output does not de
 At most `capacity` words are kept (or the words of one request, if there are more). When the table
 is full, the least recently used half is dropped. It takes 4 x dim bytes per word, 51 MB for 100,000
 words at dim 128 and 205 MB at 512, and grows as words are added.
+
+The last bits of an output may depend on the words that are encoded in the same call, and therefore
+on earlier requests. `pin` removes this dependence.
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ class EncodedWords:
         self._precision: Precision = precision
         self._weights = _fingerprint(self._encoder)
         self._lock = threading.Lock()
+        self._num_pinned: int | None = None  # the first rows; None if no words are pinned
         self._clear()
 
     def __len__(self) -> int:
@@ -68,7 +72,23 @@ class EncodedWords:
         """Encode the new words among `words`; this is cheaper than a few words per lookup."""
         distinct = list(dict.fromkeys(words))
         with self._lock:
+            if self._num_pinned is not None:
+                for word in list(self._slots)[self._num_pinned :]:
+                    del self._slots[word]
             self._slots_of(distinct)
+
+    @torch.inference_mode()
+    def pin(self, words: Iterable[str]) -> None:
+        """Keep these words, up to half of the capacity, and drop all others at every `add`.
+
+        Then what `add` computes depends on its own words and on the pinned ones, but not on earlier
+        requests. The table has room for all words of one `add` besides the pinned ones.
+        """
+        distinct = list(dict.fromkeys(words))[: self.capacity // 2]
+        with self._lock:
+            self._clear()
+            self._slots_of(distinct)
+            self._num_pinned = len(distinct)
 
     @torch.inference_mode()
     def lookup(self, words: Sequence[str], rows: int, steps: int) -> Tensor:
@@ -86,6 +106,7 @@ class EncodedWords:
         self._table: Tensor = torch.empty(0, 0)  # (rows, dim); the first len(self) are in use
         self._last_used: npt.NDArray[np.int64] = np.zeros(0, np.int64)  # request number by row
         self._num_requests = 0
+        self._num_pinned = None
 
     def _slots_of(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
         """Return the row of each word in the table; the next request may move them."""
@@ -138,7 +159,7 @@ class EncodedWords:
     def _make_room(self, words: Sequence[str], num_new: int) -> None:
         """Drop the least recently used words, but none of this request."""
         size = len(self._slots)
-        if size + num_new <= self.capacity:
+        if size + num_new <= self.capacity or self._num_pinned is not None:
             return
         for word in words:
             if word in self._slots:

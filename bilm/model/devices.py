@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from bilm.errors import ConfigError
@@ -65,6 +66,22 @@ def copy_to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
         tensor = tensor.pin_memory()
     # On MPS, such a copy may read memory that has been freed.
     return tensor.to(device, non_blocking=device.type != "mps")
+
+
+def copies_on_host(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Return complete copies of named tensors in host memory, which is pinned for CUDA."""
+    import torch
+
+    copies, is_cuda = {}, False
+    for name, tensor in tensors:
+        host = torch.empty(
+            tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda
+        )
+        copies[name] = host.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+        is_cuda = is_cuda or tensor.is_cuda
+    if is_cuda:
+        torch.cuda.current_stream().synchronize()
+    return copies
 
 
 def copy_module_to(module: Module, device: torch.device) -> Module:

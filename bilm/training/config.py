@@ -113,6 +113,11 @@ class CheckpointConfig(Section):
     keep_last: PositiveInt = Field(
         2, description="number of checkpoints to keep in addition to the best one"
     )
+    on_error: Literal["stop", "continue"] = Field(
+        "stop",
+        description="what to do if a checkpoint cannot be written: stop the run, or log a warning "
+        "and continue; a failure of the last one is always an error",
+    )
 
 
 class LogConfig(Section):

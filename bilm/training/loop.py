@@ -12,16 +12,17 @@ import logging
 import shlex
 import time
 from collections import deque
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
 import torch
 
 from bilm.distributed.process import release_free_memory
-from bilm.errors import STOPPED_EXIT_CODE
+from bilm.errors import STOPPED_EXIT_CODE, BilmError, DivergedError, PeerError
 from bilm.model.language_model import DIRECTIONS
 from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, PretrainedBiLm
-from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS
+from bilm.training.background_saves import take_snapshot
 from bilm.training.config import Config
 from bilm.training.metrics import MetricsLog
 from bilm.training.model_inputs import read_inputs
@@ -68,7 +69,17 @@ class Run:
         self._pending: deque[PendingStep] = deque()  # steps whose values have not been read
 
     def loop(self) -> int:
-        """Train to the last step, or until asked to stop; return the exit code."""
+        """Train to the last step, or until asked to stop; return the exit code.
+
+        The last save has ended when this returns or raises an error.
+        """
+        try:
+            return self._train()
+        except BaseException as error:
+            self._end_save_after(error)
+            raise
+
+    def _train(self) -> int:
         parts, state = self.parts, self.state
         num_steps, start = parts.num_steps, state.progress.step
         if parts.ranks.is_first and start >= num_steps:
@@ -82,10 +93,11 @@ class Run:
             must_stop = self._take_step(step_inputs, started, waited)
             must_stop = must_stop or self._evaluate_if_due()
             if state.progress.step % parts.config.train.checkpoints.every_steps == 0:
-                self._save()
+                self.save()
         inputs.close()
         self._finish_steps(num_pending=0)
-        self._save()
+        self.save()
+        self.wait_for_save(is_last=True)
         if not must_stop:
             if parts.ranks.is_first:
                 logger.info("%s", next_commands(parts.config, state.progress))
@@ -105,6 +117,7 @@ class Run:
         where they are needed now.
         """
         parts, state, log = self.parts, self.state, self.log
+        self._log_save()
         is_inspected = self._is_inspection_due() and log is not None
         self._pending.append(take_step(parts, state, inputs, is_inspected))
         is_late = parts.engine.reads_late and not self._are_values_due()
@@ -130,6 +143,10 @@ class Run:
             if self.log is not None and result.inspector is not None:
                 self.log.inspection(pending.step + 1, result.inspector)
             self.state.sums += result.sums
+            if result.save_failed:
+                self._log_save()
+                if self.parts.config.train.checkpoints.on_error == "stop":
+                    raise self.parts.saves.failure or PeerError("rank 0 has failed")
             must_stop = must_stop or result.stop
         return must_stop
 
@@ -198,8 +215,9 @@ class Run:
         if self.log is not None:
             self.log.heldout(step, measured, time.monotonic() - started)
         if state.progress.best_step == step:
+            self.wait_for_save()  # the copies of both would need more memory than a step
             self._export_best()
-            self._save()  # the best checkpoint is kept, even between the regular ones
+            self.save()  # the best checkpoint is kept, even between the regular ones
         return False
 
     def _check_stop(self) -> None:
@@ -228,29 +246,51 @@ class Run:
                 )
                 best.save_pretrained(directory, overwrite=True)
 
-    def _save(self) -> None:
-        """Save a checkpoint, unless nothing has changed since the last one."""
+    def save(self) -> None:
+        """Start to save a checkpoint, unless nothing has changed since the last one."""
         parts, state = self.parts, self.state
         if state.progress == state.saved:
             return
-        started = time.monotonic()
+        requested = time.monotonic()
+        self.wait_for_save()
         release_free_memory()
-        tensors = {
-            WEIGHTS: parts.engine.weights(),
-            OPTIMIZER: parts.engine.optimizer_state(),
-            LSTM_STATE: {
-                name: parts.ranks.gather_rows(values, dim=2).cpu()
-                for name, values in state.lstm._asdict().items()
-            },
-        }
-        with parts.ranks.fail_together():
-            if parts.ranks.is_first:
-                record = RunRecord.of_run(parts.settings, state.progress, state.sums)
-                saved = parts.store.save(tensors, record)
-                keep_last = parts.config.train.checkpoints.keep_last
-                parts.store.prune(saved, keep_last, state.progress.best_step)
-                if self.log is not None:
-                    self.log.checkpoint(record.step, saved.path, time.monotonic() - started)
+        tensors = take_snapshot(parts.engine, parts.ranks, state.lstm)
+        if parts.ranks.is_first:
+            record = RunRecord.of_run(parts.settings, state.progress, state.sums)
+            parts.saves.start(tensors, record, requested)
         state.saved = state.progress
-        del tensors
-        release_free_memory()
+        state.sums += StepSums(seconds=time.monotonic() - requested)
+
+    def wait_for_save(self, is_last: bool = False) -> None:
+        """Wait until no checkpoint is being written; fail on all ranks if that stops the run."""
+        parts = self.parts
+        with parts.ranks.fail_together():
+            self._log_save(wait=True)
+            is_fatal = is_last or parts.config.train.checkpoints.on_error == "stop"
+            if parts.saves.failure is not None and is_fatal:
+                raise parts.saves.failure
+
+    def _log_save(self, wait: bool = False) -> None:
+        """Log a save that has ended; an error that stops the run is raised elsewhere."""
+        finished = self.parts.saves.finished(wait)
+        if finished is None:
+            return
+        if finished.path is None:
+            if self.parts.config.train.checkpoints.on_error == "continue":
+                logger.warning("step %s was not saved: %s", f"{finished.step:,}", finished.error)
+        elif self.log is not None:
+            times = finished.seconds, finished.stall_seconds
+            self.log.checkpoint(finished.step, finished.path, *times)
+
+    def _end_save_after(self, error: BaseException) -> None:
+        """Wait for the last save after an error, which is the one that the caller reports."""
+        # DeepSpeed's launcher kills the ranks that still run 30 seconds after the first has failed.
+        is_on_all_ranks = isinstance(error, DivergedError)
+        try:
+            with self.parts.ranks.fail_together() if is_on_all_ranks else nullcontext():
+                self._log_save(wait=True)
+        except BilmError as other:  # the log cannot be written
+            logger.warning("%s", other)
+        failure, on_error = self.parts.saves.failure, self.parts.config.train.checkpoints.on_error
+        if on_error == "stop" and failure is not None and failure is not error:
+            logger.warning("the latest checkpoint was not saved: %s", failure)

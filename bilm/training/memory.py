@@ -49,13 +49,14 @@ class Memory:
     text: float
     step: float  # activations and gradients
     evaluation: float
-    saving: float  # copies for a checkpoint or the best model
+    saving: float  # of rank 0, for a checkpoint, which is written during steps or evaluations
+    export: float  # of rank 0, for the best model
 
     @property
     def peak(self) -> float:
         """The largest amount at any time."""
         always = self.libraries + self.weights + self.optimizer + self.text
-        return GAPS * (always + max(self.step, self.evaluation, self.saving))
+        return GAPS * (always + max(self.saving + max(self.step, self.evaluation), self.export))
 
 
 def loaded_libraries_bytes() -> float:
@@ -103,7 +104,8 @@ def estimate_memory(
         step=FLOAT32_BYTES * step,
         evaluation=FLOAT32_BYTES
         * (full_softmax_values(slots, size.vocabulary) + 4 * slots * units),
-        saving=FLOAT32_BYTES * all_parameters * max(2, 1 + num_states),
+        saving=FLOAT32_BYTES * all_parameters * (1 + num_states),
+        export=FLOAT32_BYTES * all_parameters * 2,
     )
 
 

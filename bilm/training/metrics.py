@@ -91,11 +91,15 @@ class MetricsLog:
             f"{perplexity.text}, {perplexity.unknown_share:.2%} unknown words, {seconds:.1f} s)"
         )
 
-    def checkpoint(self, step: int, path: Path, seconds: float) -> None:
-        """Log a saved checkpoint."""
-        self._write({"event": "checkpoint", "step": step, "seconds": seconds})
-        self._draw({"time/checkpoint_seconds": seconds}, step)
-        self._print(f"step {step:,}: saved {path.name} in {seconds:.1f} s")
+    def checkpoint(self, step: int, path: Path, seconds: float, stall_seconds: float) -> None:
+        """Log a saved checkpoint, for which training waited `stall_seconds`."""
+        times = {"seconds": seconds, "stall_seconds": stall_seconds}
+        self._write({"event": "checkpoint", "step": step, **times})
+        self._draw({f"time/checkpoint_{name}": value for name, value in times.items()}, step)
+        self._print(
+            f"step {step:,}: saved {path.name} in {seconds:.1f} s (training waited "
+            f"{stall_seconds:.2f} s)"
+        )
 
     def inspection(self, step: int, inspector: StepInspector) -> None:
         """Log update-to-weight ratios, and histograms of weights and gradients."""

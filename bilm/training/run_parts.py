@@ -10,7 +10,7 @@ from bilm.distributed.engine import Engine
 from bilm.distributed.ranks import Ranks
 from bilm.distributed.signals import StopRequest
 from bilm.model.bilstm import BiLstmState
-from bilm.training.checkpoints import CheckpointStore
+from bilm.training.background_saves import BackgroundSaves
 from bilm.training.config import Config
 from bilm.training.perplexity import EvaluatedText
 from bilm.training.run_record import Progress, StepSums
@@ -25,7 +25,7 @@ class RunParts:
     ranks: Ranks
     corpus: Corpus
     engine: Engine
-    store: CheckpointStore
+    saves: BackgroundSaves
     stream: BatchStream
     heldout: EvaluatedText | None  # None if the corpus has no held-out split
     stop: StopRequest
@@ -40,4 +40,4 @@ class RunState:
     progress: Progress
     sums: StepSums
     lstm: BiLstmState  # of this rank's rows
-    saved: Progress  # at the latest checkpoint
+    saved: Progress  # at the latest checkpoint, which may still be written

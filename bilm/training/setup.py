@@ -27,6 +27,7 @@ from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, CHECKPOINTS_DIRECTORY
 from bilm.pretrained.transfer import initialize_from
 from bilm.text.characters import MIN_CHARACTERS
+from bilm.training.background_saves import BackgroundSaves
 from bilm.training.checkpoints import (
     LSTM_STATE,
     OPTIMIZER,
@@ -119,7 +120,9 @@ def prepare(config: Config, fresh: bool, allow_changes: bool = False) -> Iterato
         is_complete = heldout is None or heldout.is_complete
         settings = settings_of_run(config, corpus.fingerprint, steps, is_complete)
         directory = Path(config.train.output_dir)
-        with lock_run(directory, ranks):
+        store = CheckpointStore(directory / CHECKPOINTS_DIRECTORY)
+        saves = BackgroundSaves(store, config.train.checkpoints.keep_last)
+        with lock_run(directory, ranks), saves:
             checkpoint = find_checkpoint(directory, settings, ranks, fresh, allow_changes)
             engine = build_engine(config, build_model(config, corpus, ranks, checkpoint), ranks)
             parts = RunParts(
@@ -127,7 +130,7 @@ def prepare(config: Config, fresh: bool, allow_changes: bool = False) -> Iterato
                 ranks=ranks,
                 corpus=corpus,
                 engine=engine,
-                store=CheckpointStore(directory / CHECKPOINTS_DIRECTORY),
+                saves=saves,
                 stream=stream,
                 heldout=heldout,
                 stop=stop,

@@ -7,7 +7,9 @@ on the number of ranks and micro-batches, except for rounding.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +26,8 @@ from bilm.training.run_parts import RunParts, RunState
 from bilm.training.run_record import StepSums
 from bilm.training.step_inputs import StepInputs
 
+STOP, SAVE_FAILED = 1, 2  # bits of the flags in a report
+
 MAX_PLACES = 5  # of sentences, in the message about a loss that is not finite
 
 
@@ -36,11 +40,11 @@ class StepReport:
 
     loss_sums: Tensor  # (..., directions)
     predictions: Tensor  # (...), of one direction
-    stop: Tensor  # (...), 1 if the rank was asked to stop
+    flags: Tensor  # (...), sums of STOP and SAVE_FAILED
 
     def pack(self) -> Tensor:
         """Return the report as one tensor (..., directions + 2), rounded to float32."""
-        columns = (self.loss_sums, self.predictions[..., None], self.stop[..., None])
+        columns = (self.loss_sums, self.predictions[..., None], self.flags[..., None])
         return torch.cat([column.float() for column in columns], dim=-1).double()
 
     @staticmethod
@@ -64,6 +68,7 @@ class StepResult:
 
     sums: StepSums  # of one step, whose time the caller adds
     stop: bool  # whether any rank was asked to stop
+    save_failed: bool  # whether rank 0 could not write the latest checkpoint
     inspector: StepInspector | None
 
 
@@ -77,11 +82,12 @@ def take_step(
     """
     engine, step = parts.engine, state.progress.step
     losses = _accumulate_gradients(parts, state, inputs)
+    flags = STOP * (parts.stop.reason is not None) + SAVE_FAILED * parts.saves.has_failed
     # torch.full passes its value to the device without a copy.
     report = StepReport(
         losses,
         torch.full((), float(sum(b.num_predictions for b in inputs.batches)), device=losses.device),
-        torch.full((), float(parts.stop.reason is not None), device=losses.device),
+        torch.full((), float(flags), device=losses.device),
     )
     gathered = parts.ranks.gather(report.pack())
     if not engine.reads_late:
@@ -113,7 +119,8 @@ def finish_step(parts: RunParts, pending: PendingStep) -> StepResult:
         clipped=float(limit is not None and norm > limit),
         steps=1.0,
     )
-    return StepResult(sums, bool(reports.stop.any()), pending.inspector)
+    flags = functools.reduce(operator.or_, (int(flag) for flag in reports.flags.tolist()))
+    return StepResult(sums, bool(flags & STOP), bool(flags & SAVE_FAILED), pending.inspector)
 
 
 def _accumulate_gradients(parts: RunParts, state: RunState, inputs: StepInputs) -> Tensor:

@@ -11,12 +11,14 @@ import json
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from bilm.errors import BilmError
+from bilm.training.background_saves import BackgroundSaves
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
 from tests.bilm.training.records import record_of
 from tests.chaos import faults
@@ -34,10 +36,13 @@ def contents(step: int) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def save(directory: Path, step: int) -> None:
-    """Save a checkpoint and delete older ones, as a run does."""
-    store = CheckpointStore(directory)
-    saved = store.save(contents(step), record_of(step))
-    store.prune(saved, keep_last=2, best_step=None)
+    """Save a checkpoint and delete older ones in the background, as a run does."""
+    with BackgroundSaves(CheckpointStore(directory), keep_last=2) as saves:
+        saves.start(contents(step), record_of(step), time.monotonic())
+        finished = saves.finished(wait=True)
+        assert finished is not None
+        if finished.error is not None:
+            raise finished.error
 
 
 def child(directory: Path, at: int, kind: str) -> int:

@@ -12,10 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from bilm.errors import STOPPED_EXIT_CODE
 from bilm.training.checkpoints import CheckpointStore
+from tests.chaos.jobs import last_step
 from tests.chaos.results import row
 from tests.conftest import ROOT
-from tests.launch.launching import build_demo_corpus, command_for, environment, events, launch
+from tests.launch.launching import (
+    build_demo_corpus,
+    command_for,
+    environment,
+    events,
+    launch,
+    ranks_of,
+    start,
+    tree_of,
+    wait_for_step,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.chaos]
 NEEDED = re.compile(r"[\d,]+ bytes needed, [\d,]+ bytes free")
@@ -70,6 +82,8 @@ def test_full_disk(tmp_path: Path) -> None:
             more = command_for(corpus, output, "train.max_steps=12", NO_HISTOGRAMS, ranks=2)
             assert "step-00000008" in fails([*more, "train.evaluation.every_steps=100"])
             _check_intact(output, 4)
+        with results.case("more checkpoints"), small_disk(tmp_path / "disk5", 20_000) as disk:
+            _continue_without_checkpoint(corpus, disk)
         with results.case("the metrics"), small_disk(tmp_path / "disk2", 1000) as disk:
             output = disk / "run"
             launch(corpus, output, "train.max_steps=4", NO_HISTOGRAMS, ranks=None)
@@ -101,6 +115,27 @@ def test_full_disk(tmp_path: Path) -> None:
         results.worst = (
             "errors state the bytes needed and free; earlier files intact; no temporary files"
         )
+
+
+def _continue_without_checkpoint(corpus: Path, disk: Path) -> None:
+    """Fill the disk during two saves of a run, which continues and saves when there is space."""
+    output = disk / "run"
+    settings = ("train.checkpoints.on_error=continue", "model.lstm.dim=512", NO_HISTOGRAMS)
+    launch(corpus, output, *settings, "train.max_steps=4", ranks=None)
+    ballast = fill(disk, leave=1_000_000)  # enough for metrics
+    rare = ("train.max_steps=100000", "train.evaluation.every_steps=100000")
+    process = start(corpus, output, *settings, *rare, ranks=2)
+    wait_for_step(output, 14)
+    _check_intact(output, 4)
+    ballast.unlink()
+    wait_for_step(output, last_step(output) + 8)
+    for rank in ranks_of(tree_of(process)):
+        rank.terminate()
+    assert process.wait(timeout=60) == STOPPED_EXIT_CODE
+    log = output.with_suffix(".log").read_text()
+    assert "step 8 was not saved: no space left" in log
+    assert "Traceback" not in log
+    _check_intact(output, last_step(output))
 
 
 def _check_intact(output: Path, step: int) -> None:

@@ -20,7 +20,8 @@ LARGER = (
     "data.unroll_steps=20",
     "train.evaluation.rows=32",
     "train.evaluation.max_words=2000",
-    "train.max_steps=2",
+    "train.max_steps=3",
+    "train.checkpoints.every_steps=1",  # written during the next step
 )
 SIZES = {
     "libraries": (),

@@ -29,9 +29,9 @@ def arrays_of(start: int, stop: int, dtype: str = "float32") -> list[np.ndarray]
 
 
 def add(dump: EmbeddingDump, arrays: list[np.ndarray]) -> None:
-    """Append arrays with lines of as many words."""
+    """Write the next part: arrays, and lines of as many words."""
     lines = [Line(f"é {'w ' * array.shape[1]}", ["w"] * array.shape[1]) for array in arrays]
-    dump.append(arrays, lines)
+    dump.write(len(dump.finished), arrays, lines)
 
 
 def check_complete(output: Path, expected: list[np.ndarray]) -> None:
@@ -72,7 +72,7 @@ def test_resumes_after_the_last_complete_part(tmp_path: Path) -> None:
     (directory / ".joined.hdf5.abc").write_bytes(b"half a file")
     with open_dump(output, RUN, False) as dump:
         assert dump is not None
-        assert (dump.num_lines, dump.num_parts, dump.is_joined) == (9, 2, False)
+        assert (dump.finished, dump.is_joined) == ({0: 5, 1: 4}, False)
         assert not list(directory.glob(".*"))
         add(dump, arrays_of(9, 10))
         dump.finish(None)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,32 @@ def test_encodes_each_word_once_and_bounds_the_table() -> None:
             np.testing.assert_allclose(other, two, atol=1e-6)
     assert small._encoded_words.num_encoded > len(distinct)
     assert len(small._encoded_words) <= 2 * 16 + 12
+
+
+def test_pinned_words_make_windows_independent() -> None:
+    """Words that are encoded in other calls may differ in the last bit, and then so do vectors."""
+    rng = random.Random(0)
+    texts = [[[f"w{rng.randrange(900)}" for _ in range(9)] for _ in range(50)] for _ in range(4)]
+    pinned = [word for sentence in texts[0] for word in sentence]
+    torch.manual_seed(0)
+    pretrained = PretrainedBiLm(BiLm(tiny_model_config(), None))
+    one = Embedder(pretrained)
+    one.pin_words(pinned)
+    for text in texts[::-1]:
+        other = Embedder(pretrained)
+        other.pin_words(pinned)
+        for x, y in zip(one.embed(text), other.embed(text), strict=True):
+            np.testing.assert_array_equal(x, y)
+    assert len(one._encoded_words) == len({*pinned, "<S>", "</S>"})
+
+
+def test_bounds_pinned_words_by_half_of_the_table() -> None:
+    embedder = golden_embedder(cached_words=12)
+    expected = golden_embedder().embed(SENTENCES)
+    embedder.pin_words([f"w{i}" for i in range(100)])
+    assert len(embedder._encoded_words) == 6
+    for x, y in zip(embedder.embed(SENTENCES), expected, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-6)
 
 
 def test_clears_the_table_when_weights_change() -> None:

@@ -40,4 +40,4 @@ def test_step_report_packs_and_unpacks_for_any_number_of_ranks() -> None:
     reports = StepReport.unpack(torch.stack([packed, two.pack()]))
     assert reports.loss_sums.tolist() == [[1.5, 2.5], [0.5, 4.0]]
     assert reports.predictions.tolist() == [7.0, 8.0]
-    assert reports.stop.tolist() == [0.0, 1.0]
+    assert reports.flags.tolist() == [0.0, 1.0]
