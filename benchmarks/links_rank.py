@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -25,8 +26,9 @@ from links_network import sent_bytes, shape
 from bilm.commands.pretrain import run
 from bilm.distributed import dense_exchange, engine
 from bilm.distributed.dense_exchange import DenseExchange
+from bilm.distributed.engine import Engine
 from bilm.distributed.ranks import Ranks
-from bilm.distributed.row_exchange import RowExchange
+from bilm.distributed.row_exchange import RowExchange, RowPlan
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Phase:
 
     rate: int  # bits per second
     steps: int
+    load: float = 0.0  # if it is not 0, the rate at which sending takes this share of a free step
     dtype: str = "float32"
     overlap: bool = True
 
@@ -67,6 +70,8 @@ class Measurement:
         self._task = task
         self._phase, self._times = -1, [0.0]
         self._before = [0] * len(task.names)
+        self._free_seconds = self._free_bytes = 1.0  # of a step of the first phase
+        self.forward = 0.0  # seconds in this phase
         self.exchanges: list[DenseExchange | RowExchange] = []
 
     @property
@@ -80,6 +85,7 @@ class Measurement:
         if self._phase >= 0 and len(self._times) == 2 and rank == 0:
             self._before = self._counters()  # the first step is not counted
             self._times[-1] = time.monotonic()
+            self.forward = 0.0
         if self._phase >= 0 and len(self._times) < self.phase.steps + 2:
             return
         if rank == 0 and self._phase >= 0:
@@ -89,11 +95,16 @@ class Measurement:
         if self._phase == len(self._task.phases):
             os._exit(0)
         if rank == 0:
-            shape(self._task.names, self._task.hub, self.phase.rate)
+            shape(self._task.names, self._task.hub, self._rate())
         for exchange in self.exchanges:
             exchange._dtype = getattr(torch, self.phase.dtype)
         torch.distributed.barrier()
         self._times = [time.monotonic()]
+
+    def _rate(self) -> int:
+        if self.phase.load == 0.0:
+            return self.phase.rate
+        return round(8 * self._free_bytes / self._free_seconds / self.phase.load)
 
     def _counters(self) -> list[int]:
         return [sent_bytes(name) for name in self._task.names]
@@ -106,7 +117,10 @@ class Measurement:
             for before, after in zip(self._before, self._counters(), strict=True)
         ]
         seconds = [after - before for before, after in itertools.pairwise(counted)]
-        line = asdict(self.phase) | {"seconds": seconds, "sent": sent}
+        line = asdict(self.phase) | {"rate": self._rate(), "seconds": seconds, "sent": sent}
+        line["forward"] = self.forward
+        if self._phase == 0:
+            self._free_seconds, self._free_bytes = statistics.median(seconds), sent[0]
         with Path(self._task.output).open("a", encoding="utf-8") as output:
             output.write(json.dumps(line) + "\n")
 
@@ -115,6 +129,7 @@ def replace_parts(task: Task) -> None:
     """Let `Measurement` observe the steps and change the exchanges."""
     measurement = Measurement(task)
     note_step, send, finish = Ranks.note_step, DenseExchange._send, DenseExchange.finish
+    call, send_rows, finish_rows = Engine.__call__, RowExchange._send, RowExchange.finish
     late: list[object] = []
 
     def noted(self: Ranks, step: int) -> None:
@@ -133,7 +148,25 @@ def replace_parts(task: Task) -> None:
         late.clear()
         finish(self)
 
+    def called(self: Engine, *inputs: object) -> object:
+        started = time.monotonic()
+        outputs = call(self, *inputs)
+        measurement.forward += time.monotonic() - started
+        return outputs
+
+    Engine.__call__ = called
     Ranks.note_step = noted
+
+    def sent_rows(self: RowExchange, plan: RowPlan) -> None:
+        if measurement.phase.overlap:
+            send_rows(self, plan)
+
+    def finished_rows(self: RowExchange) -> None:
+        if not measurement.phase.overlap:
+            send_rows(self, self._plan)
+        finish_rows(self)
+
+    RowExchange._send, RowExchange.finish = sent_rows, finished_rows
     DenseExchange._send = sent
     DenseExchange.finish = finished
 

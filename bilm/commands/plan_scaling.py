@@ -105,8 +105,7 @@ def format_scaling(plan: Plan, link: Link, flags: ScalingFlags, gpu: Gpu | None)
     lines += [
         f"  Up to {largest_useful_ranks(work, link)} ranks are useful for {rows} rows: each "
         f"machine has at least {USEFUL_EFFICIENCY:.0%} of the throughput of a single one.",
-        f"  Dense gradients are sent during the backward pass ({BACKWARD_SHARE:.0%} of compute), "
-        "the rest after it.",
+        _format_overlap(plan.config),
         _format_reading(plan, weak, link),
     ]
     return "\n".join(lines)
@@ -152,6 +151,16 @@ def _format_row(link: Link, one: ScaledStep, strong: ScaledStep | None, weak: Sc
     return (
         f"  {link.machines(weak.world):>8}{weak.world:>8}{cells}{_seconds(weak.seconds):>10}"
         f"{efficiency(weak, one, link):>12.0%}{weak.words_per_second:>13,.0f}"
+    )
+
+
+def _format_overlap(config: Config) -> str:
+    stage = config.deepspeed.zero_optimization.stage
+    if stage > 0:
+        return f"  At ZeRO stage {stage}, nothing is assumed to be sent while a rank computes."
+    return (
+        "  Gradients are sent as soon as they are complete, during the backward pass "
+        f"({BACKWARD_SHARE:.0%} of compute)."
     )
 
 

@@ -1,8 +1,9 @@
 """The estimate of step time and efficiency on several machines, from link speed and compute time.
 
 A step takes its compute time, plus the part of the exchange that is not hidden behind it. At ZeRO
-stage 0, dense gradients are sent in buckets as the backward pass completes them; everything else is
-sent when nothing is computed. `benchmarks/links.py` compares these times with real runs.
+stage 0, rows of the softmax are sent when the backward pass starts, and dense gradients in buckets
+as it completes them. At the other stages nothing is assumed to be hidden. `benchmarks/links.py`
+compares these times with real runs.
 """
 
 from __future__ import annotations
@@ -97,40 +98,60 @@ def scale_step(work: Work, link: Link, world: int, rows: int | None = None) -> S
         config = config.model_copy(update={"deepspeed": batch})
     sent = traffic(config, work.parameters, world)
     compute = work.compute_seconds(config, world)
-    exchange, seconds = step_seconds(config, sent, link, world, compute)
+    exchange, seconds = step_seconds(work, sent, link, world, compute)
     num_rows = config.deepspeed.train_batch_size
     words = num_rows * config.data.unroll_steps
     return ScaledStep(world, num_rows, words, sent, compute, exchange, seconds)
 
 
 def step_seconds(
-    config: Config, sent: Traffic, link: Link, world: int, compute: float
+    work: Work, sent: Traffic, link: Link, world: int, compute: float
 ) -> tuple[float, float]:
     """Return the seconds of the whole exchange, and those of the step."""
     if world == 1:
         return 0.0, compute
-    headers = 1 + sent.headers / sent.payload
-    round_seconds = HOP_SECONDS * (link.machines(world) if link.machines(world) > 1 else 0)
-    dense = link.seconds(sent.dense * headers, world)
-    # Ids, targets and reports are gathered; the rows of the negatives are reduced.
-    others = link.seconds((sent.payload - sent.dense) * headers, world)
-    others += round_seconds * (5 if sent.sparse else 1)
-    if config.deepspeed.zero_optimization.stage > 0:
-        return dense + others, compute + dense + others
-    num_buckets = count_buckets(config, sent, world)
-    per_bucket = dense / num_buckets + 2 * round_seconds
-    end = 0.0
-    for bucket in range(num_buckets):
-        is_complete = compute * (1 - BACKWARD_SHARE * (1 - (bucket + 1) / num_buckets))
-        end = max(end, is_complete) + per_bucket
-    return per_bucket * num_buckets + others, max(end, compute) + others
+    machines = link.machines(world)
+    round_seconds = HOP_SECONDS * machines if machines > 1 else 0.0
+
+    def seconds(payload: float, rounds: int) -> float:
+        headers = sent.headers / sent.payload
+        return link.seconds(payload * (1 + headers), world) + rounds * round_seconds
+
+    # A reduction goes around the ring twice. Ids are sent before the step, reports after backward.
+    visible = seconds(sent.ids + sent.reports, 2 if sent.ids else 1)
+    rows = seconds(sent.negatives + sent.targets, 3) if sent.sparse else 0.0
+    if work.config.deepspeed.zero_optimization.stage > 0:
+        exchange = visible + rows + seconds(sent.dense + sent.weights, 3)
+        return exchange, compute + exchange
+    exchange = visible + rows
+    end, done = compute * (1 - BACKWARD_SHARE) + rows, 0.0
+    for share in bucket_shares(work.config, work.parameters):
+        done += share
+        bucket = seconds(share * sent.dense, 2)
+        end = max(end, compute * (1 - BACKWARD_SHARE * (1 - done))) + bucket
+        exchange += bucket
+    return exchange, max(end, compute) + visible
 
 
-def count_buckets(config: Config, sent: Traffic, world: int) -> int:
-    """Return the number of buckets of `bilm.distributed.dense_exchange`, of equal sizes."""
-    value_bytes = 2 if config.deepspeed.communication_data_type == "bf16" else FLOAT32_BYTES
-    gradients = sent.dense / (2 * (world - 1) / world) / value_bytes * FLOAT32_BYTES
-    return max(1, math.ceil(gradients / BUCKET_BYTES))
+def bucket_shares(config: Config, parameters: dict[str, int]) -> list[float]:
+    """Return the share of each part of the dense gradients, in the order in which they are sent.
+
+    The gradients of a part are complete at the same time. Backward starts with the softmax, if it
+    is not sampled, then the LSTMs of the last layer, and ends with the token encoder. Parts that
+    fit into a bucket of `bilm.distributed.dense_exchange` together are sent together.
+    """
+    softmax, encoder = parameters["softmax"], parameters["token encoder"]
+    num_lstms = config.model.num_directions * config.model.lstm.num_layers
+    lstms = sum(parameters.values()) - softmax - encoder
+    sizes = [lstms / num_lstms] * num_lstms + [float(encoder)]
+    if config.model.softmax.kind != "sampled":
+        sizes.insert(0, float(softmax))
+    buckets = [0.0]
+    for size in sizes:
+        if buckets[-1] and (buckets[-1] + size) * FLOAT32_BYTES > BUCKET_BYTES:
+            buckets.append(0.0)
+        buckets[-1] += size
+    return [bucket / sum(sizes) for bucket in buckets]
 
 
 def largest_useful_ranks(work: Work, link: Link) -> int:

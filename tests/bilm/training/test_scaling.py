@@ -7,6 +7,7 @@ from bilm.training.config import Config, load_config
 from bilm.training.scaling import (
     Link,
     Work,
+    bucket_shares,
     efficiency,
     largest_useful_ranks,
     parse_rate,
@@ -50,39 +51,64 @@ def test_single_rank_only_computes() -> None:
     assert (step.seconds, step.exchange) == (384 * 20 / 1000, 0.0)
 
 
-def test_hides_buckets_behind_backward_pass() -> None:
+def exchange_and_step(
+    sent: Traffic, link: Link, world: int, compute: float, *overrides: str
+) -> tuple[float, float]:
+    work = Work(load_config(BIG, overrides), COUNTS, lambda *_: compute)
+    return step_seconds(work, sent, link, world, compute)
+
+
+def test_parts_are_sent_in_order_of_backward() -> None:
+    lstm, encoder, softmax = COUNTS["LSTMs"] / 4, COUNTS["token encoder"], COUNTS["softmax"]
+    sizes = [lstm, lstm, lstm, lstm, encoder]
     config = load_config(BIG)
-    four_buckets = Traffic(dense=100e6)
-    # Communication of the last bucket is visible if the link is fast,
-    exchange, seconds = step_seconds(config, four_buckets, Link(1e9), 2, compute=12.0)
+    assert bucket_shares(config, COUNTS) == pytest.approx([size / sum(sizes) for size in sizes])
+    full = bucket_shares(load_config(BIG, ["model.softmax.kind=full"]), COUNTS)
+    assert full[0] == pytest.approx(softmax / sum(COUNTS.values()))
+    small = {"token encoder": 1_000_000, "LSTMs": 8_000_000, "softmax": 10}
+    assert bucket_shares(config, small) == pytest.approx([6 / 9, 3 / 9])  # at most 25 MB each
+
+
+def test_hides_gradients_behind_backward_pass() -> None:
+    sent = Traffic(dense=100e6)
+    first, *_, last = bucket_shares(load_config(BIG), COUNTS)
+    # Only the last part is visible if the link is fast,
+    exchange, seconds = exchange_and_step(sent, Link(1e9), 2, 12.0)
     assert exchange == pytest.approx(100e6 / GBIT, rel=1e-3)
-    assert seconds == pytest.approx(12.0 + 25e6 / GBIT, rel=1e-3)
-    # and of all buckets, after the first one is complete, if it is slow.
-    _, seconds = step_seconds(config, four_buckets, Link(1e7), 2, compute=12.0)
-    assert seconds == pytest.approx(12.0 * (1 / 3 + 2 / 3 / 4) + 100e8 / GBIT, rel=1e-3)
+    assert seconds == pytest.approx(12.0 + last * 100e6 / GBIT, rel=1e-3)
+    # and everything after the first part is complete if it is slow.
+    _, seconds = exchange_and_step(sent, Link(1e7), 2, 12.0)
+    assert seconds == pytest.approx(12.0 * (1 / 3 + 2 / 3 * first) + 100e8 / GBIT, rel=1e-3)
 
 
-@pytest.mark.parametrize("sent", [Traffic(negatives=50e6), Traffic(targets=50e6)])
-def test_rows_are_not_hidden(sent: Traffic) -> None:
-    _, seconds = step_seconds(load_config(BIG), sent, Link(1e9), 2, compute=3.0)
+def test_rows_are_sent_from_start_of_backward() -> None:
+    sent = Traffic(negatives=40e6, targets=10e6)
+    _, seconds = exchange_and_step(sent, Link(1e9), 2, compute=3.0)
+    assert seconds == pytest.approx(3.0, rel=1e-3)
+    _, seconds = exchange_and_step(sent, Link(1e8), 2, compute=3.0)
+    assert seconds == pytest.approx(1.0 + 50e7 / GBIT, rel=1e-3)
+
+
+def test_ids_are_not_hidden() -> None:
+    _, seconds = exchange_and_step(Traffic(ids=50e6), Link(1e9), 2, compute=3.0)
     assert seconds == pytest.approx(3.0 + 50e6 / GBIT, rel=1e-3)
 
 
 def test_other_stages_hide_nothing() -> None:
-    config = load_config(BIG, ["deepspeed.zero_optimization.stage=2"])
-    _, seconds = step_seconds(config, Traffic(dense=50e6, weights=25e6), Link(1e9), 2, 3.0)
+    stage = "deepspeed.zero_optimization.stage=2"
+    _, seconds = exchange_and_step(Traffic(dense=50e6, weights=25e6), Link(1e9), 2, 3.0, stage)
     assert seconds == pytest.approx(3.0 + 75e6 / GBIT, rel=1e-3)
 
 
 def test_machine_sends_what_one_rank_sends() -> None:
-    config, sent = load_config(BIG), Traffic(negatives=50e6)
+    sent = Traffic(negatives=50e6)
     alone, shared = (
-        step_seconds(config, sent, Link(1e9, ranks_per_machine=each), 8, 1.0)[0] for each in (1, 4)
+        exchange_and_step(sent, Link(1e9, ranks_per_machine=each), 8, 1.0)[0] for each in (1, 4)
     )
     assert shared == pytest.approx(alone, rel=1e-2)
-    assert step_seconds(config, sent, Link(1e9, ranks_per_machine=8), 8, 1.0)[0] == 0.0
+    assert exchange_and_step(sent, Link(1e9, ranks_per_machine=8), 8, 1.0)[0] == 0.0
     local = Link(1e9, ranks_per_machine=8, local_bytes_per_second=1e9)
-    assert step_seconds(config, sent, local, 8, 1.0)[0] == pytest.approx(0.05, rel=0.1)
+    assert exchange_and_step(sent, local, 8, 1.0)[0] == pytest.approx(0.05, rel=0.1)
 
 
 def test_weak_scaling_is_more_efficient_than_strong() -> None:
