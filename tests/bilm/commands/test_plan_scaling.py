@@ -70,6 +70,16 @@ def test_lists_machines() -> None:
     assert "ranks are useful for 384 rows" in text
 
 
+def test_page_shows_estimates() -> None:
+    config = load_config(ROOT / "configs" / "big.json", ["train.precision=tf32"])
+    flags, gpu = ScalingFlags(None, "400Gbit", 8, None), find_gpu("a100")
+    link = flags.make_link(gpu)
+    assert link is not None
+    plan = make_plan(config, TextSize.assumed(793_471, 768_648_884))
+    page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
+    assert format_scaling(plan, link, flags, gpu) in page
+
+
 def test_command_prints_scaling() -> None:
     size = ("--vocabulary-size", "1000", "--words", "100000", "--words-per-second", "1000")
     flags = ("--ranks", "1,4,8", "--link", "1Gbit")
