@@ -16,6 +16,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -24,11 +25,12 @@ import torch.distributed
 from links_network import sent_bytes, shape
 
 from bilm.commands.pretrain import run
-from bilm.distributed import dense_exchange, engine
-from bilm.distributed.dense_exchange import DenseExchange
-from bilm.distributed.engine import Engine
+from bilm.distributed import engine
+from bilm.distributed.dense_exchange import DenseExchange, _Bucket
 from bilm.distributed.ranks import Ranks
 from bilm.distributed.row_exchange import RowExchange, RowPlan
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,6 @@ class Task:
     hub: str
     output: str
     phases: list[Phase]
-    bucket_bytes: int = dense_exchange.BUCKET_BYTES
 
     def to_json(self) -> str:
         """Return the task as JSON."""
@@ -64,7 +65,7 @@ class Task:
 
 
 class Measurement:
-    """Counts steps and starts the phases; replaces parts of the exchanges."""
+    """Counts steps, starts the phases, and writes their figures."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -72,7 +73,6 @@ class Measurement:
         self._before = [0] * len(task.names)
         self._free_seconds = self._free_bytes = 1.0  # of a step of the first phase
         self.forward = 0.0  # seconds in this phase
-        self.exchanges: list[DenseExchange | RowExchange] = []
 
     @property
     def phase(self) -> Phase:
@@ -96,8 +96,6 @@ class Measurement:
             os._exit(0)
         if rank == 0:
             shape(self._task.names, self._task.hub, self._rate())
-        for exchange in self.exchanges:
-            exchange._dtype = getattr(torch, self.phase.dtype)
         torch.distributed.barrier()
         self._times = [time.monotonic()]
 
@@ -125,63 +123,65 @@ class Measurement:
             output.write(json.dumps(line) + "\n")
 
 
-def replace_parts(task: Task) -> None:
-    """Let `Measurement` observe the steps and change the exchanges."""
-    measurement = Measurement(task)
-    note_step, send, finish = Ranks.note_step, DenseExchange._send, DenseExchange.finish
-    call, send_rows, finish_rows = Engine.__call__, RowExchange._send, RowExchange.finish
-    late: list[object] = []
+class PhasedDense(DenseExchange):
+    """Sends in the type of the phase, during the backward pass or after it."""
+
+    measurement: ClassVar[Measurement]
+    late: ClassVar[list[_Bucket]] = []
+
+    def _send(self, bucket: _Bucket) -> None:
+        phase = self.measurement.phase
+        self._dtype = DTYPES[phase.dtype]
+        if phase.overlap:
+            super()._send(bucket)
+        else:
+            self.late.append(bucket)
+
+    def finish(self) -> None:
+        """Send what has not been sent, and finish."""
+        for bucket in self.late:
+            super()._send(bucket)
+        self.late.clear()
+        super().finish()
+
+
+class PhasedRows(RowExchange):
+    """Sends in the type of the phase, during the backward pass or after it."""
+
+    measurement: ClassVar[Measurement]
+
+    def _send(self, plan: RowPlan) -> None:
+        phase = self.measurement.phase
+        self._dtype = DTYPES[phase.dtype]
+        if phase.overlap:
+            super()._send(plan)
+
+    def finish(self) -> None:
+        """Send what has not been sent, and finish."""
+        if not self.measurement.phase.overlap:
+            super()._send(self._plan)
+        super().finish()
+
+
+def replace_parts(measurement: Measurement) -> None:
+    """Let the steps of this process be measured, in its phases."""
+    PhasedDense.measurement = PhasedRows.measurement = measurement
+    engine.DenseExchange, engine.RowExchange = PhasedDense, PhasedRows
+    note_step, call = Ranks.note_step, engine.Engine.__call__
 
     def noted(self: Ranks, step: int) -> None:
         note_step(self, step)
         measurement.note_step(self.rank)
 
-    def sent(self: DenseExchange, bucket: dense_exchange._Bucket) -> None:
-        if measurement.phase.overlap:
-            send(self, bucket)
-        else:
-            late.append(bucket)
-
-    def finished(self: DenseExchange) -> None:
-        for bucket in late:
-            send(self, bucket)
-        late.clear()
-        finish(self)
-
-    def called(self: Engine, *inputs: object) -> object:
+    def called(self: engine.Engine, *inputs: object) -> object:
         started = time.monotonic()
         outputs = call(self, *inputs)
         measurement.forward += time.monotonic() - started
         return outputs
 
-    Engine.__call__ = called
-    Ranks.note_step = noted
-
-    def sent_rows(self: RowExchange, plan: RowPlan) -> None:
-        if measurement.phase.overlap:
-            send_rows(self, plan)
-
-    def finished_rows(self: RowExchange) -> None:
-        if not measurement.phase.overlap:
-            send_rows(self, self._plan)
-        finish_rows(self)
-
-    RowExchange._send, RowExchange.finish = sent_rows, finished_rows
-    DenseExchange._send = sent
-    DenseExchange.finish = finished
-
-    def dense(*arguments: object) -> DenseExchange:
-        measurement.exchanges.append(DenseExchange(*arguments, task.bucket_bytes))
-        return measurement.exchanges[-1]
-
-    def rows(*arguments: object) -> RowExchange:
-        measurement.exchanges.append(RowExchange(*arguments))
-        return measurement.exchanges[-1]
-
-    engine.DenseExchange = dense
-    engine.RowExchange = rows
+    Ranks.note_step, engine.Engine.__call__ = noted, called
 
 
 if __name__ == "__main__":
-    replace_parts(Task.from_json(os.environ["BILM_LINKS_TASK"]))
+    replace_parts(Measurement(Task.from_json(os.environ["BILM_LINKS_TASK"])))
     run()
