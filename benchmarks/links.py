@@ -43,7 +43,7 @@ TIMEOUT_SECONDS = 600
 SMALL_ENCODER = "model.characters.filters=[[1,32],[2,32],[3,64],[4,128]]"
 OVERRIDES = {
     "validate": ["model.lstm.dim=1536", "model.lstm.projection_dim=192"],
-    "overlap": ["model.lstm.dim=2048", "model.lstm.projection_dim=256", "model.lstm.num_layers=4"],
+    "overlap": ["model.lstm.dim=2048", "model.lstm.projection_dim=256", "model.lstm.num_layers=3"],
     "bf16": ["model.lstm.dim=1536", "model.lstm.projection_dim=192"],
 }
 ROWS = {"validate": 64, "overlap": 32, "bf16": 32}
@@ -76,8 +76,10 @@ def main() -> int:
             figures = compare(corpus, arguments.mode, arguments.steps)
     if not arguments.discard:
         stored = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.exists() else []
-        others = [line for line in stored if json.loads(line)["mode"] != arguments.mode]
-        lines = [*others, *map(json.dumps, figures)]
+        measured = {(figure["mode"], figure.get("ranks")) for figure in figures}
+        others = [json.loads(line) for line in stored]
+        others = [f for f in others if (f["mode"], f.get("ranks")) not in measured]
+        lines = [json.dumps(figure) for figure in (*others, *figures)]
         FIGURES.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         write_page()
     return 0

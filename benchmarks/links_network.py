@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Sequence
 from types import TracebackType
@@ -83,8 +84,13 @@ class Network:
         self._remove()
 
     def _remove(self) -> None:
+        # A second Ctrl-C, or the second signal that `timeout` sends, must not interrupt this.
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        handlers = [signal.signal(number, signal.SIG_IGN) for number in numbers]
         for name in (*self.names, self.hub):
             subprocess.run(["ip", "netns", "del", name], capture_output=True, timeout=60)
+        for number, handler in zip(numbers, handlers, strict=True):
+            signal.signal(number, handler)
 
     def start(
         self, number: int, command: Sequence[str], environment: dict[str, str]
