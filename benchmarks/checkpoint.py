@@ -103,11 +103,15 @@ def report(run: Run, rounds: list[Round]) -> None:
     from measure import figure
 
     engine = run.parts.engine
-    state = [*engine.weights().values(), *engine.optimizer_state().values()]
+    buffers = run.parts.saves.buffers
+    weights, state = (
+        engine.weights(buffers["weights"]),
+        engine.optimizer_state(buffers["optimizer"]),
+    )
     ratios = [taken.stall / taken.synchronous for taken in rounds]
     figure(
         "checkpoint",
-        state_mb=sum(tensor.nbytes for tensor in state) / 1e6,
+        state_mb=sum(t.nbytes for t in (*weights.values(), *state.values())) / 1e6,
         cores=num_cores(),
         stall_seconds=statistics.median(taken.stall for taken in rounds),
         background_seconds=statistics.median(taken.background for taken in rounds),

@@ -2,7 +2,8 @@
 
 In a checkout, `deepspeed launch/pretrain.py --config configs/big.json` does the same. With an
 existing `train.output_dir` the same command resumes that run. Without the `deepspeed` launcher
-(`bilm pretrain ...`) the run has one rank.
+(`bilm pretrain ...`) the run has one rank. With `--restarts`, the command starts the ranks itself,
+on the machines of `--hostfile` or on the GPUs of this one, and restarts them after exit code 4.
 
 Exit codes: 0 finished; 2 an error in the configuration, the corpus or the run directory; 3 a loss
 or a gradient is not finite; 4 a rank was lost; 75 stopped by a signal, after saving a checkpoint.
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bilm.distributed.launchers import adopt_launcher
+from bilm.distributed.machines import Machine, read_hostfile
 from bilm.distributed.port import check_port
 from bilm.distributed.process import configure_process, rank_numbers
 from bilm.errors import (
@@ -54,6 +56,9 @@ class Options:
     link: str | None
     ranks_per_machine: int | None
     dry_run: bool
+    restarts: int | None
+    hostfile: Path | None
+    probe_seconds: float
 
 
 def main() -> int:
@@ -69,6 +74,8 @@ def main() -> int:
             raise
         time.sleep(2)  # let rank 0 print the error: the launcher ends all ranks when one exits
         return USER_ERROR_EXIT_CODE
+    if options.restarts is not None or options.hostfile is not None:
+        return _train_with_restarts(config, options)
     _set_up_logging(rank)
     if options.plan:
         if rank == 0:
@@ -83,6 +90,41 @@ def main() -> int:
         return dry_run(config)
     result = train(config, fresh=options.fresh, allow_changes=options.allow_changes)
     return 0 if result.is_finished else STOPPED_EXIT_CODE
+
+
+def _train_with_restarts(config: Config, options: Options) -> int:
+    if rank_numbers().world > 1:
+        raise ConfigError("--restarts starts the ranks itself; run the command without a launcher")
+    if options.restarts is None:
+        raise ConfigError(
+            "--hostfile needs --restarts. Pass --restarts 3, or start the command "
+            "with `deepspeed --hostfile`"
+        )
+    if options.restarts < 0 or options.probe_seconds <= 0:
+        raise ConfigError("--restarts must be at least 0, and --probe-seconds above 0")
+    if options.plan or options.dry_run:
+        raise ConfigError("--restarts cannot be combined with --plan or --dry-run; omit it")
+    from bilm.commands.restarts import RestartOptions, run_with_restarts
+
+    changes = ("--allow-changes",) if options.allow_changes else ()
+    here = Machine("localhost", _num_gpus() or 1)
+    own = RestartOptions(
+        machines=(here,) if options.hostfile is None else read_hostfile(options.hostfile),
+        num_restarts=options.restarts,
+        probe_seconds=options.probe_seconds,
+        flags=("--config", str(options.config), *changes, *options.overrides),
+        first_flags=("--fresh",) if options.fresh else (),
+    )
+    _set_up_logging(0)
+    return run_with_restarts(config, own)
+
+
+def _num_gpus() -> int:
+    if os.environ.get("DS_ACCELERATOR") == "cpu":
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def _print_plan(config: Config, options: Options) -> None:
@@ -128,6 +170,7 @@ def _parse() -> Options:
     parser.add_argument(
         "--dry-run", action="store_true", help="run one step with the real shapes and write nothing"
     )
+    _add_restart_flags(parser)
     parser.add_argument("--local_rank", type=int, help=argparse.SUPPRESS)  # from the launcher
     parser.add_argument("override", nargs="*", help="section.key=value")
     arguments = parser.parse_intermixed_args()
@@ -145,6 +188,9 @@ def _parse() -> Options:
         link=arguments.link,
         ranks_per_machine=arguments.ranks_per_machine,
         dry_run=arguments.dry_run,
+        restarts=arguments.restarts,
+        hostfile=arguments.hostfile,
+        probe_seconds=arguments.probe_seconds,
     )
 
 
@@ -179,6 +225,28 @@ def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--ranks-per-machine", type=int, metavar="N", help="ranks on each machine, for --link (1)"
+    )
+
+
+def _add_restart_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--restarts",
+        type=int,
+        metavar="N",
+        help="start the ranks, and restart them up to N times after one was lost",
+    )
+    parser.add_argument(
+        "--hostfile",
+        type=Path,
+        help="with --restarts: the machines, one line `name slots=8` each; those that do not "
+        "answer to ssh are left out until they do",
+    )
+    parser.add_argument(
+        "--probe-seconds",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="how often to look for machines that have been left out (30)",
     )
 
 

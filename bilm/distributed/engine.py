@@ -33,7 +33,7 @@ from bilm.distributed.ranks import Ranks
 from bilm.distributed.row_exchange import RowExchange, RowPlan
 from bilm.distributed.table_updates import TableUpdates, dense_weights, sparse_tables
 from bilm.kernels.sparse_rows import clip_gradients
-from bilm.model.devices import copies_on_host
+from bilm.model.devices import HostBuffers
 from bilm.model.language_model import BiLm
 from bilm.model.precision import precision_context
 
@@ -188,23 +188,23 @@ class Engine:
         own = [] if self._table_updates is None else [self._table_updates.optimizer]
         return [self._inner_optimizer, *own]
 
-    def weights(self) -> dict[str, Tensor]:
-        """Return copies of all complete weights, on the CPU of rank 0; all ranks must call this.
+    def weights(self, buffers: HostBuffers) -> dict[str, Tensor]:
+        """Copy all complete weights to the host, on rank 0; all ranks must call this.
 
-        On the other ranks, which copy nothing to the host, the result is empty.
+        On the other ranks, which copy nothing, the result is empty.
         """
         with self._gathered_parameters():
-            return copies_on_host(self.model.named_parameters()) if self._ranks.is_first else {}
+            return buffers.copy(self.model.named_parameters()) if self._ranks.is_first else {}
 
-    def optimizer_state(self) -> dict[str, Tensor]:
-        """Return a copy of the complete optimizer state, on the same conditions as `weights`."""
+    def optimizer_state(self, buffers: HostBuffers) -> dict[str, Tensor]:
+        """Copy the complete optimizer state to the host, on the same conditions as `weights`."""
         states = (
             (f"{name}/{key}", self._get_state(parameter, key))
             for name, parameter in self.model.named_parameters()
             for key in self._state_names
         )
         if self._ranks.is_first:
-            return copies_on_host(states)
+            return buffers.copy(states)
         if self.is_partitioned:
             deque(states, maxlen=0)  # send this rank's parts
         return {}

@@ -34,6 +34,7 @@ _VERDICT_SECONDS = 5.0  # after a failed collective: how long to wait for the na
 # A watchdog reports a collective that has taken longer than the timeout of the group.
 _FAILED_COLLECTIVE = (
     "gloo",
+    "Application timeout caused pair closure",  # gloo's timeout, if packets are dropped
     "ncclRemoteError",
     "ncclSystemError",
     "NCCL communicator was aborted",

@@ -68,20 +68,32 @@ def copy_to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor.to(device, non_blocking=device.type != "mps")
 
 
-def copies_on_host(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Return complete copies of named tensors in host memory, which is pinned for CUDA."""
-    import torch
+class HostBuffers:
+    """Host memory for copies of named tensors, pinned for CUDA.
 
-    copies, is_cuda = {}, False
-    for name, tensor in tensors:
-        host = torch.empty(
-            tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda
-        )
-        copies[name] = host.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
-        is_cuda = is_cuda or tensor.is_cuda
-    if is_cuda:
-        torch.cuda.current_stream().synchronize()
-    return copies
+    It is reused, because the system takes longer to provide new memory than a copy takes.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, torch.Tensor] = {}
+
+    def copy(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+        """Return complete copies of tensors; they overwrite earlier copies of the same names."""
+        import torch
+
+        copies, is_cuda = {}, False
+        for name, tensor in tensors:
+            host = self._buffers.get(name)
+            if host is None or host.shape != tensor.shape or host.dtype != tensor.dtype:
+                host = torch.empty(
+                    tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda
+                )
+                self._buffers[name] = host
+            copies[name] = host.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+            is_cuda = is_cuda or tensor.is_cuda
+        if is_cuda:
+            torch.cuda.current_stream().synchronize()
+        return copies
 
 
 def copy_module_to(module: Module, device: torch.device) -> Module:

@@ -4,7 +4,7 @@ The training loop waits only for the previous save and for a snapshot in host me
 else, from the first byte written to the verification of the checkpoint and the deletion of older
 ones, happens in the thread. Only rank 0 saves, so on the other ranks there is never a save.
 
-Cost: while a save is written, host memory for a copy of weights and optimizer state.
+Cost: host memory for a copy of weights and optimizer state, from the first save on.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from typing import TYPE_CHECKING, Self
 from torch import Tensor
 
 from bilm.errors import BilmError, CheckpointError
-from bilm.model.devices import copies_on_host
-from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, CheckpointStore
+from bilm.model.devices import HostBuffers
+from bilm.training.checkpoints import (
+    LSTM_STATE,
+    OPTIMIZER,
+    TENSOR_FILES,
+    WEIGHTS,
+    CheckpointStore,
+)
 from bilm.training.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -47,6 +53,8 @@ class BackgroundSaves:
 
     def __init__(self, store: CheckpointStore, keep_last: int) -> None:
         self.failure: BilmError | None = None  # of the latest save, once `finished` has returned it
+        # Of the tensors of a checkpoint; not to be used while one is being written.
+        self.buffers = {file: HostBuffers() for file in TENSOR_FILES}
         self._store, self._keep_last = store, keep_last
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._current: Future[FinishedSave] | None = None
@@ -100,14 +108,16 @@ class BackgroundSaves:
         return FinishedSave(record.step, path, stall, time.monotonic() - requested, error)
 
 
-def take_snapshot(engine: Engine, ranks: Ranks, lstm: BiLstmState) -> Snapshot:
-    """Return copies of the tensors of a checkpoint, in host memory of rank 0.
+def take_snapshot(
+    engine: Engine, ranks: Ranks, lstm: BiLstmState, buffers: Mapping[str, HostBuffers]
+) -> Snapshot:
+    """Copy the tensors of a checkpoint to `buffers` on rank 0.
 
     All ranks must call this; on the others, the files have no tensors.
     """
     rows = {name: ranks.gather_rows(values, dim=2) for name, values in lstm._asdict().items()}
     return {
-        WEIGHTS: engine.weights(),
-        OPTIMIZER: engine.optimizer_state(),
-        LSTM_STATE: copies_on_host(rows.items()) if ranks.is_first else {},
+        WEIGHTS: engine.weights(buffers[WEIGHTS]),
+        OPTIMIZER: engine.optimizer_state(buffers[OPTIMIZER]),
+        LSTM_STATE: buffers[LSTM_STATE].copy(rows.items()) if ranks.is_first else {},
     }

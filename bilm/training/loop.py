@@ -23,6 +23,7 @@ from bilm.errors import STOPPED_EXIT_CODE, BilmError, DivergedError, PeerError
 from bilm.model.language_model import DIRECTIONS
 from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, PretrainedBiLm
 from bilm.training.background_saves import take_snapshot
+from bilm.training.checkpoints import WEIGHTS
 from bilm.training.config import Config
 from bilm.training.metrics import MetricsLog
 from bilm.training.model_inputs import read_inputs
@@ -215,7 +216,7 @@ class Run:
         if self.log is not None:
             self.log.heldout(step, measured, time.monotonic() - started)
         if state.progress.best_step == step:
-            self.wait_for_save()  # the copies of both would need more memory than a step
+            self.wait_for_save()  # both use the same buffers
             self._export_best()
             self.save()  # the best checkpoint is kept, even between the regular ones
         return False
@@ -236,7 +237,7 @@ class Run:
 
     def _export_best(self) -> None:
         config = self.parts.config
-        weights = self.parts.engine.weights()
+        weights = self.parts.engine.weights(self.parts.saves.buffers[WEIGHTS])
         with self.parts.ranks.fail_together():
             if self.parts.ranks.is_first:
                 directory = Path(config.train.output_dir) / BEST_MODEL_DIRECTORY
@@ -254,7 +255,7 @@ class Run:
         requested = time.monotonic()
         self.wait_for_save()
         release_free_memory()
-        tensors = take_snapshot(parts.engine, parts.ranks, state.lstm)
+        tensors = take_snapshot(parts.engine, parts.ranks, state.lstm, parts.saves.buffers)
         if parts.ranks.is_first:
             record = RunRecord.of_run(parts.settings, state.progress, state.sums)
             parts.saves.start(tensors, record, requested)

@@ -49,14 +49,14 @@ class Memory:
     text: float
     step: float  # activations and gradients
     evaluation: float
-    saving: float  # of rank 0, for a checkpoint, which is written during steps or evaluations
+    saving: float  # of rank 0, for the copies of a checkpoint, which exist from the first one on
     export: float  # of rank 0, for the best model
 
     @property
     def peak(self) -> float:
         """The largest amount at any time."""
         always = self.libraries + self.weights + self.optimizer + self.text
-        return GAPS * (always + max(self.saving + max(self.step, self.evaluation), self.export))
+        return GAPS * (always + self.saving + max(self.step, self.evaluation, self.export))
 
 
 def loaded_libraries_bytes() -> float:
@@ -86,8 +86,9 @@ def estimate_memory(
     optimizer = stored_states(config, size, world) * num_states
     dense = size.others + (0 if is_sampled else size.softmax)
     gradients = dense * stored_share(config, world, 2)
-    # DeepSpeed copies the gradients into one buffer after backward has freed the activations.
-    step = gradients + max(dense, _activations(config, size.vocabulary, world))
+    # Gradients are copied to buffers in which ranks average them. Backward frees activations then.
+    is_copied = world > 1 or config.deepspeed.zero_optimization.stage > 0
+    step = gradients + max(dense * is_copied, _activations(config, size.vocabulary, world))
     rows = config.train.evaluation.rows / world
     slots = rows * config.data.unroll_steps * config.model.num_directions
     units = config.model.lstm.dim + config.model.lstm.projection_dim
@@ -105,7 +106,7 @@ def estimate_memory(
         evaluation=FLOAT32_BYTES
         * (full_softmax_values(slots, size.vocabulary) + 4 * slots * units),
         saving=FLOAT32_BYTES * all_parameters * (1 + num_states),
-        export=FLOAT32_BYTES * all_parameters * 2,
+        export=FLOAT32_BYTES * all_parameters,
     )
 
 
@@ -145,10 +146,11 @@ def _activations(config: Config, vocabulary: int, world: int) -> float:
 def full_softmax_values(slots: float, vocabulary: int) -> float:
     """Return the number of values that the full softmax needs at a time.
 
-    They are the logits of a chunk, their exp, the logits of the previous chunk, and a gap of the
-    same size that smaller blocks leave.
+    They are the logits of a chunk, their exp, and a gap of the same size that smaller blocks leave;
+    if there are several chunks, also the logits of the previous one.
     """
-    return 4 * min(slots * vocabulary, MAX_CHUNK_LOGITS)
+    logits = slots * vocabulary
+    return 3 * logits if logits <= MAX_CHUNK_LOGITS else 4 * MAX_CHUNK_LOGITS
 
 
 def distinct_words(words: float, vocabulary: int) -> float:

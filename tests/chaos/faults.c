@@ -5,7 +5,8 @@
  *   error   it does nothing and returns EIO;
  *   full    a write writes half of its bytes, and all later ones return ENOSPC, as on a full disk;
  *   death   a write writes half of its bytes, and the process is killed by SIGKILL;
- *   group   as death, but the whole process group (the job) is killed.
+ *   group   as death, but the whole process group (the job) is killed;
+ *   wait    it waits until a file with the name of the directory and ".continue" exists.
  * Armed by faults_arm(), or at startup by FAULTS_DIRECTORY, FAULTS_AT and FAULTS_KIND.
  */
 #define _GNU_SOURCE
@@ -55,8 +56,19 @@ static int is_armed_file(int descriptor) {
     return is_below(path);
 }
 
+static void wait_for_file(void) {
+    char path[sizeof directory + 16];
+    snprintf(path, sizeof path, "%s.continue", directory);
+    while (access(path, F_OK)) usleep(10000);
+}
+
 /* Count an operation; return whether it is the one that must fail. */
-static int is_due(void) { return __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) == fault_at; }
+static int is_due(void) {
+    if (__atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) != fault_at) return 0;
+    if (kind != 'w') return 1;
+    wait_for_file();
+    return 0;
+}
 
 static void die(void) {
     kill(kind == 'g' ? 0 : getpid(), SIGKILL);

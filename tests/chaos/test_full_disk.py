@@ -30,7 +30,7 @@ from tests.launch.launching import (
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch, pytest.mark.chaos]
-NEEDED = re.compile(r"[\d,]+ bytes needed, [\d,]+ bytes free")
+NEEDED = re.compile(r"[\d,]+ bytes (are )?needed(,| and) [\d,]+ (bytes|are) free")
 NO_HISTOGRAMS = "train.log.histograms_every_steps=null"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos import faults
 from tests.conftest import ROOT
 from tests.launch.launching import command_for, environment, launch
 
@@ -21,7 +22,6 @@ LARGER = (
     "train.evaluation.rows=32",
     "train.evaluation.max_words=2000",
     "train.max_steps=3",
-    "train.checkpoints.every_steps=1",  # written during the next step
 )
 SIZES = {
     "libraries": (),
@@ -68,11 +68,18 @@ def planned_bytes(corpus: Path, output: Path, *overrides: str) -> float:
 
 
 # Runs a command and prints its peak memory. The peak of a child process is at least that of the
-# process which starts it, so this has to be a small one.
+# process which starts it, so this has to be a small one. The first checkpoint is written after the
+# second evaluation, so that its copies exist during a step and an evaluation.
 MEASURE = """
-import os, subprocess, sys
+import os, pathlib, subprocess, sys, time
 from bilm.distributed.process import peak_memory_bytes
-process = subprocess.Popen(sys.argv[1:])
+run = pathlib.Path(sys.argv[1])
+process = subprocess.Popen(sys.argv[2:])
+while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+    metrics = run / "metrics.jsonl"
+    if metrics.exists() and metrics.read_text().count('"heldout"') >= 2:
+        (run / "checkpoints.continue").touch()
+    time.sleep(0.01)
 _, status, usage = os.wait4(process.pid, 0)
 print(peak_memory_bytes(usage))
 sys.exit(os.waitstatus_to_exitcode(status))
@@ -81,12 +88,14 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.parametrize("size", SIZES)
 def test_planned_memory_is_close_to_that_of_run(size: str, corpus: Path, tmp_path: Path) -> None:
-    overrides = ("train.log.histograms_every_steps=null", *SIZES[size])
-    planned = planned_bytes(corpus, tmp_path / "run", *overrides)
-    command = command_for(corpus, tmp_path / "run", *overrides, ranks=None)
+    run = tmp_path / "run"
+    every = ("train.evaluation.every_steps=1", "train.checkpoints.every_steps=1")
+    overrides = (*every, "train.log.histograms_every_steps=null", *SIZES[size])
+    planned = planned_bytes(corpus, run, *overrides)
+    slow_disk = faults.environment(faults.build(tmp_path), run / "checkpoints", 1, "wait")
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, *command],
-        env=environment(),
+        [sys.executable, "-c", MEASURE, run, *command_for(corpus, run, *overrides, ranks=None)],
+        env=environment() | slow_disk,
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 from bilm.errors import DivergedError
 from bilm.kernels import backends
 from bilm.kernels.triton_ops import availability
+from bilm.model.devices import HostBuffers
 from bilm.training import step as step_module
 from bilm.training.config import Config, load_config
 from bilm.training.loop import Run
@@ -195,7 +196,7 @@ def test_ranks_without_a_log_read_the_values_of_an_inspected_step_too(
 
 def weights_of(run: Run) -> dict[str, Tensor]:
     engine = run.parts.engine
-    return {**engine.weights(), **engine.optimizer_state()}
+    return {**engine.weights(HostBuffers()), **engine.optimizer_state(HostBuffers())}
 
 
 @without_interpreter

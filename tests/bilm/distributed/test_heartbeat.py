@@ -135,6 +135,7 @@ NCCL = "NCCL error in: ProcessGroupNCCL.cpp:3690, {}, NCCL version 2.27.5"
     ("error", "expected"),
     [
         (RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer"), True),
+        (RuntimeError("Application timeout caused pair closure"), True),
         (DistNetworkError("failed to recv, got 0 bytes"), True),
         (DistBackendError(NCCL.format("remote process exited") + "\nncclRemoteError: "), True),
         (DistBackendError(NCCL.format("unhandled system error") + "\nncclSystemError: "), True),

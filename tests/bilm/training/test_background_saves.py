@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from bilm.model.devices import copies_on_host
 from bilm.training.background_saves import BackgroundSaves, FinishedSave, Snapshot
 from bilm.training.checkpoints import LSTM_STATE, OPTIMIZER, WEIGHTS, Checkpoint, CheckpointStore
 from bilm.training.run_record import RunRecord
@@ -50,7 +49,7 @@ def saves(store: WaitingStore) -> Iterator[BackgroundSaves]:
 def start(saves: BackgroundSaves, step: int, weight: torch.Tensor | None = None) -> None:
     weight = torch.full((3,), float(step)) if weight is None else weight
     tensors = {
-        WEIGHTS: copies_on_host([("a", weight)]),
+        WEIGHTS: saves.buffers[WEIGHTS].copy([("a", weight)]),
         OPTIMIZER: {"a/sum": torch.ones(3)},
         LSTM_STATE: {"cell": torch.zeros(2), "hidden": torch.zeros(2)},
     }
