@@ -8,6 +8,7 @@ loading them. The hours also require a measured throughput.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,12 +92,19 @@ class Plan:
 
 
 def make_plan(
-    config: Config, text: TextSize | None = None, words_per_second: float | None = None
+    config: Config,
+    text: TextSize | None = None,
+    words_per_second: float | None = None,
+    ranks: Sequence[int] = (),
 ) -> Plan:
     """Compute the plan of a run on `text`, by default on the corpus of the configuration.
 
-    `words_per_second` is the measured throughput of one rank.
+    `words_per_second` is the measured throughput of one rank. `ranks` are numbers of ranks that
+    must be able to share the rows equally; by default some common numbers are planned.
     """
+    for world in ranks:
+        share = RankShare(0, world, config.deepspeed.gradient_accumulation_steps)
+        share.rows_per_batch(config.deepspeed.train_batch_size, "deepspeed.train_batch_size")
     if words_per_second is not None and not (0 < words_per_second < math.inf):
         raise ConfigError(f"--words-per-second is {words_per_second}; it must be above 0")
     text = text or TextSize.of_corpus(Path(config.data.corpus))
@@ -126,7 +134,7 @@ def make_plan(
             )
             if RankShare(0, world, config.deepspeed.gradient_accumulation_steps).divides(rows)
             else None
-            for world in PLANNED_RANKS
+            for world in ranks or PLANNED_RANKS
         },
     )
 
@@ -166,9 +174,10 @@ def format_plan(plan: Plan) -> str:
         f"  {config.train.num_epochs} epochs, {rows} rows x {unroll} words per step: "
         f"{plan.steps:,} steps",
         "Disk",
-        f"  {_size(checkpoint)} per checkpoint, {_size(checkpoint * plan.num_checkpoints)} for the "
-        f"{plan.num_checkpoints} that may exist at the same time, "
-        f"{_size(all_parameters * FLOAT32_BYTES)} for the exported model",
+        f"  {format_size(checkpoint)} per checkpoint, "
+        f"{format_size(checkpoint * plan.num_checkpoints)} for the {plan.num_checkpoints} that may "
+        f"exist at the same time, {format_size(all_parameters * FLOAT32_BYTES)} for the exported "
+        "model",
         "By number of ranks",
         "  ranks   rows each   memory each   sent per step   of that dense, sparse      hours",
     ]
@@ -194,10 +203,11 @@ def _format_text(text: TextSize) -> str:
 
 def _format_memory(world: int, memory: Memory) -> str:
     return (
-        f"  memory of a rank of {world}: {_size(memory.libraries)} libraries, "
-        f"{_size(memory.weights)} weights, {_size(memory.optimizer)} optimizer, "
-        f"{_size(memory.text)} text, {_size(memory.saving)} checkpoint (rank 0), and the larger of "
-        f"{_size(memory.step)} (step) and {_size(memory.evaluation)} (evaluation)"
+        f"  memory of a rank of {world}: {format_size(memory.libraries)} libraries, "
+        f"{format_size(memory.weights)} weights, {format_size(memory.optimizer)} optimizer, "
+        f"{format_size(memory.text)} text, {format_size(memory.saving)} checkpoint (rank 0), and "
+        f"the larger of {format_size(memory.step)} (step) and {format_size(memory.evaluation)} "
+        "(evaluation)"
     )
 
 
@@ -209,12 +219,14 @@ def _format_ranks(config: Config, world: int, ranks: RanksPlan | None) -> str:
     dense, sparse = ranks.traffic.dense, ranks.traffic.sparse
     hours = "-" if ranks.hours is None else f"{ranks.hours:,.1f}"
     return (
-        f"  {world:>5}{ranks.rows:>12}{_size(ranks.memory.peak):>14}{_size(dense + sparse):>16}"
-        f"{_size(dense):>15}, {_size(sparse):<10}{hours:>8}"
+        f"  {world:>5}{ranks.rows:>12}{format_size(ranks.memory.peak):>14}"
+        f"{format_size(ranks.traffic.payload):>16}{format_size(dense):>15}, "
+        f"{format_size(sparse):<10}{hours:>8}"
     )
 
 
-def _size(num_bytes: float) -> str:
+def format_size(num_bytes: float) -> str:
+    """Return a number of bytes with a decimal unit."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if num_bytes < 1000 or unit == "TB":
             return f"{num_bytes:.1f} {unit}" if unit != "B" else f"{num_bytes:.0f} B"

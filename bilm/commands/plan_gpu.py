@@ -52,8 +52,7 @@ def estimate_ranks(
     softmax = plan.parameters["softmax"]
     others = sum(plan.parameters.values()) - softmax
     size = ModelSize(softmax, others, plan.text.vocabulary_size)
-    sent = ranks.traffic.dense + ranks.traffic.sparse
-    return estimate(plan.config, size, gpu, precision, world, sent)
+    return estimate(plan.config, size, gpu, precision, world, ranks.traffic.payload)
 
 
 def _format_row(plan: Plan, gpu: Gpu, precision: Precision, world: int, ranks: RanksPlan) -> str:

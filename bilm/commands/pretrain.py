@@ -52,6 +52,9 @@ class Options:
     words: int | None
     words_per_second: float | None
     gpu: str | None
+    ranks: str | None
+    link: str | None
+    ranks_per_machine: int | None
     dry_run: bool
     restarts: int | None
     hostfile: Path | None
@@ -129,17 +132,26 @@ def _print_plan(config: Config, options: Options) -> None:
     os.environ["DS_ACCELERATOR"] = "cpu"  # for which the memory is planned
     from bilm.commands.plan import TextSize, format_plan, make_plan
     from bilm.commands.plan_gpu import find_gpu, format_gpu_plan
+    from bilm.commands.plan_scaling import ScalingFlags, format_scaling, format_traffic
 
     gpu = None if options.gpu is None else find_gpu(options.gpu)
+    flags = ScalingFlags(
+        options.ranks, options.link, options.ranks_per_machine, options.words_per_second
+    )
+    ranks, link = flags.planned_ranks(), flags.make_link(gpu)
     text = None
     if options.vocabulary_size is not None and options.words is not None:
         text = TextSize.assumed(options.vocabulary_size, options.words)
     elif options.vocabulary_size is not None or options.words is not None:
         raise ConfigError("--vocabulary-size and --words must be passed together")
-    plan = make_plan(config, text, options.words_per_second)
+    plan = make_plan(config, text, options.words_per_second, ranks)
     print(format_plan(plan))
+    if ranks:
+        print(format_traffic(plan, ranks))
     if gpu is not None:
         print(format_gpu_plan(plan, gpu))
+    if link is not None:
+        print(format_scaling(plan, link, flags, gpu))
 
 
 def _parse() -> Options:
@@ -153,11 +165,6 @@ def _parse() -> Options:
         action="store_true",
         help="resume even if settings that affect the result, such as the learning rate, have "
         "changed",
-    )
-    parser.add_argument(
-        "--plan",
-        action="store_true",
-        help="print parameters, memory, traffic, steps, disk space and hours, and exit",
     )
     _add_plan_flags(parser)
     parser.add_argument(
@@ -177,6 +184,9 @@ def _parse() -> Options:
         words=arguments.words,
         words_per_second=arguments.words_per_second,
         gpu=arguments.gpu,
+        ranks=arguments.ranks,
+        link=arguments.link,
+        ranks_per_machine=arguments.ranks_per_machine,
         dry_run=arguments.dry_run,
         restarts=arguments.restarts,
         hostfile=arguments.hostfile,
@@ -185,6 +195,11 @@ def _parse() -> Options:
 
 
 def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="print parameters, memory, traffic, steps, disk space and hours, and exit",
+    )
     parser.add_argument(
         "--vocabulary-size", type=int, help="plan for this vocabulary, before the corpus exists"
     )
@@ -198,6 +213,18 @@ def _add_plan_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--gpu", metavar="NAME", help="let --plan estimate step time and memory on a GPU (a100)"
+    )
+    parser.add_argument(
+        "--ranks", metavar="N[,N...]", help="let --plan plan these numbers of ranks, such as 8,16"
+    )
+    parser.add_argument(
+        "--link",
+        metavar="RATE",
+        help="let --plan estimate step times on several machines, given the rate of the network "
+        "link of each machine in Mbit or Gbit per second, such as 100Mbit or 10Gbit",
+    )
+    parser.add_argument(
+        "--ranks-per-machine", type=int, metavar="N", help="ranks on each machine, for --link (1)"
     )
 
 

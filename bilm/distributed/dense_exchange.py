@@ -40,13 +40,14 @@ class DenseExchange:
         self._dtype = dtype
         self._buckets: list[_Bucket] = []
         self._next: int | None = None  # the next bucket to send; None if nothing is exchanged
-        size = bucket_bytes
+        size = 0
         for weight in reversed(weights):
-            if size >= bucket_bytes:
+            own_size = weight.numel() * weight.element_size()
+            if not self._buckets or size + own_size > bucket_bytes:
                 self._buckets.append(_Bucket([]))
                 size = 0
             self._buckets[-1].weights.append(weight)
-            size += weight.numel() * weight.element_size()
+            size += own_size
         for bucket in self._buckets:
             for weight in bucket.weights:
                 weight.register_post_accumulate_grad_hook(lambda _, own=bucket: self._note(own))

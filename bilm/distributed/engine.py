@@ -1,8 +1,8 @@
 """A model and its optimizer under DeepSpeed. Only this module imports DeepSpeed.
 
 At ZeRO stage 0, `dense_exchange.py` averages dense gradients over ranks during the backward pass,
-and `row_exchange.py` the sparse rows of the sampled softmax after it. DeepSpeed's clipping ignores
-sparse gradients, so `Engine` clips between backward and step. At stages 1 to 3, DeepSpeed averages
+and `row_exchange.py` the sparse rows of the sampled softmax. DeepSpeed's clipping ignores sparse
+gradients, so `Engine` clips between backward and step. At stages 1 to 3, DeepSpeed averages
 and clips dense gradients; `table_updates.py` updates the tables of a sampled softmax, which stage 3
 does not support.
 
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from bilm.distributed.dense_exchange import DenseExchange
 from bilm.distributed.ranks import Ranks
 from bilm.distributed.row_exchange import RowExchange, RowPlan
-from bilm.distributed.table_updates import TableUpdates, sparse_tables
+from bilm.distributed.table_updates import TableUpdates, dense_weights, sparse_tables
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.devices import HostBuffers
 from bilm.model.language_model import BiLm
@@ -82,7 +82,7 @@ class Engine:
             self._row_exchange = RowExchange(tables, settings.sent_dtype)
         dense = [weight for weight in weights if not any(weight is t for t in tables)]
         if ranks.world > 1 and not self.is_partitioned:
-            self._dense_exchange = DenseExchange(dense, settings.sent_dtype)
+            self._dense_exchange = DenseExchange(dense_weights(model), settings.sent_dtype)
         if self.is_partitioned and tables:
             optimizer, weights = make_optimizer(tables), dense
             self._table_updates = TableUpdates(tables, optimizer, settings.max_gradient_norm)
@@ -125,13 +125,13 @@ class Engine:
         is_last = self._num_micro_batches == self._accumulation
         if self._dense_exchange is not None and is_last:
             self._dense_exchange.start()
+        if self._row_exchange is not None and rows is not None:
+            self._row_exchange.start(rows, is_last)
         is_tf32 = self.model.training_precision == "tf32"
         with precision_context(self._ranks.device, "tf32" if is_tf32 else "float32"):
             self._deepspeed.backward(objective)
-        if self._row_exchange is not None and rows is not None:
-            self._row_exchange.collect(rows)
-            if is_last:
-                self._row_exchange.average(rows)
+        if self._row_exchange is not None and rows is not None and is_last:
+            self._row_exchange.finish()
         if self._dense_exchange is not None and is_last:
             self._dense_exchange.finish()
 

@@ -79,17 +79,37 @@ def _places_in_buffer(ids: Tensor, negatives: Tensor, own: Tensor) -> Tensor:
 
 
 class RowExchange:
-    """Collects the sparse gradients of the tables of a softmax, and averages them over ranks."""
+    """Averages the sparse gradients of the tables of a softmax over ranks.
+
+    Call `start` before the backward pass of each micro-batch, and `finish` after the last one. The
+    softmax is the first to compute its gradients, so they are sent while others are computed.
+    """
 
     def __init__(self, tables: Sequence[nn.Parameter], dtype: torch.dtype) -> None:
         """Exchange the rows of these tables in `dtype`."""
         self._tables, self._dtype = tables, dtype
-        self._buffer: Tensor | None = None
-        self._num_parts = 0
+        self._plan: RowPlan | None = None
+        self._buffer = self._targets = torch.empty(0)
+        self._works: list[torch.distributed.Work] = []
+        self._num_parts = self._num_missing = 0
+        self._is_last = False
+        for table in tables:
+            table.register_post_accumulate_grad_hook(lambda _: self._note())
 
-    def collect(self, plan: RowPlan) -> None:
+    def start(self, plan: RowPlan, is_last: bool) -> None:
+        """Collect the gradients of the next backward pass; send all of them after the last."""
+        self._plan, self._is_last, self._num_missing = plan, is_last, len(self._tables)
+
+    def _note(self) -> None:
+        self._num_missing -= 1
+        if self._plan is not None and not self._num_missing:
+            self._collect(self._plan)
+            if self._is_last:
+                self._send(self._plan)
+
+    def _collect(self, plan: RowPlan) -> None:
         """Add the gradient of one micro-batch to the buffer, and remove it from the tables."""
-        if self._buffer is None:
+        if self._num_parts == 0:
             width = sum(table.shape[1] for table in self._tables)
             self._buffer = self._tables[0].new_zeros(plan.buffer_rows, width)
         places = plan.places[self._num_parts]
@@ -99,20 +119,28 @@ class RowExchange:
             table.grad = None
         self._num_parts += 1
 
-    def average(self, plan: RowPlan) -> None:
-        """Set the gradients of the tables to the average over ranks of what was collected."""
-        assert self._buffer is not None
+    def _send(self, plan: RowPlan) -> None:
+        self._buffer = self._buffer.detach().to(self._dtype)
+        own = self._buffer[plan.num_negatives :]
         world = torch.distributed.get_world_size()
-        buffer = self._buffer.to(self._dtype)
-        self._buffer, self._num_parts = None, 0
-        negatives, own = buffer.split([plan.num_negatives, len(buffer) - plan.num_negatives])
-        targets = own.new_empty(world * len(own), own.shape[1])
-        torch.distributed.all_gather_into_tensor(targets, own.contiguous())
-        torch.distributed.all_reduce(negatives)
-        total = negatives.new_zeros(len(plan.ids) + 1, buffer.shape[1], dtype=torch.float32)
+        self._targets = own.new_empty(world * len(own), own.shape[1])
+        self._works = [
+            torch.distributed.all_gather_into_tensor(self._targets, own, async_op=True),
+            torch.distributed.all_reduce(self._buffer[: plan.num_negatives], async_op=True),
+        ]
+
+    def finish(self) -> None:
+        """Set the gradients of the tables to the average over ranks of what was collected."""
+        plan = self._plan
+        if plan is None or not self._works:
+            raise RuntimeError("the rows of the last micro-batch have not been sent")
+        for work in self._works:
+            work.wait()
+        negatives, targets = self._buffer[: plan.num_negatives], self._targets
+        total = negatives.new_zeros(len(plan.ids) + 1, negatives.shape[1], dtype=torch.float32)
         total.index_add_(0, plan.negative_places, negatives.float())
         total.index_add_(0, plan.target_places, targets.float())
-        total = total[:-1].div_(world)
+        total = total[:-1].div_(torch.distributed.get_world_size())
         columns = total.split([table.shape[1] for table in self._tables], dim=1)
         for table, values in zip(self._tables, columns, strict=True):
             indices = plan.ids.unsqueeze(0)
@@ -120,3 +148,5 @@ class RowExchange:
             table.grad = torch.sparse_coo_tensor(
                 indices, values.contiguous(), table.shape, check_invariants=False
             )._coalesced_(True)
+        self._plan, self._works, self._num_parts = None, [], 0
+        self._buffer = self._targets = torch.empty(0)

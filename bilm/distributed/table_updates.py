@@ -25,6 +25,23 @@ def sparse_tables(model: BiLm) -> list[nn.Parameter]:
     return [softmax.bias] if softmax.is_tied else [softmax.weight, softmax.bias]
 
 
+def dense_weights(model: BiLm) -> list[nn.Parameter]:
+    """Return all weights but those of `sparse_tables`, in the order of the forward pass.
+
+    It runs the directions of a layer before those of the next layer.
+    """
+    bilstm, tables = model.bilstm, sparse_tables(model)
+    lstms = [
+        bilstm.lstm(direction, layer)
+        for layer in range(bilstm.config.num_layers)
+        for direction in range(len(bilstm.stacks))
+    ]
+    modules = [model.encoder, *lstms, *([] if model.softmax is None else [model.softmax])]
+    # Weights that the encoder and the softmax share are listed once.
+    weights = dict.fromkeys(weight for module in modules for weight in module.parameters())
+    return [weight for weight in weights if not any(weight is table for table in tables)]
+
+
 class TableUpdates:
     """An optimizer of tables with sparse gradients that takes part in DeepSpeed's clipping."""
 

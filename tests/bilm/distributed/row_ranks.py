@@ -50,11 +50,16 @@ def check(num_parts: int, num_sets: int, dtype: torch.dtype) -> None:
     exchange = RowExchange(tables, dtype)
     own = [targets_of(rank, part, num_sets) for part in range(num_parts)]
     plan: RowPlan = plan_rows(own, num_parts * 2 * WORDS, gather)
-    for part, sampled in enumerate(own):
-        for table, values in zip(tables, gradient_of(rank, part, sampled.rows.ids), strict=True):
-            table.grad = sparse(sampled.rows.ids, values)
-        exchange.collect(plan)
-    exchange.average(plan)
+    for _ in range(2):  # steps
+        for table in tables:
+            table.grad = None
+        for part, sampled in enumerate(own):
+            exchange.start(plan, is_last=part == num_parts - 1)
+            ids = sampled.rows.ids
+            torch.autograd.backward(
+                tables, [sparse(ids, values) for values in gradient_of(rank, part, ids)]
+            )
+        exchange.finish()
     for number, table in enumerate(tables):
         expected = torch.zeros_like(table)
         for other in range(world):

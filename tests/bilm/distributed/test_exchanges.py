@@ -4,7 +4,10 @@ import subprocess
 import sys
 
 import pytest
+import torch
+from torch import nn
 
+from bilm.distributed.dense_exchange import DenseExchange
 from tests.conftest import ROOT
 
 
@@ -24,3 +27,10 @@ def test_averages_equal_sums(kind: str, ranks: int) -> None:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("equal") == ranks
+
+
+def test_buckets_are_not_larger_than_limit() -> None:
+    weights = [nn.Parameter(torch.zeros(size)) for size in (3, 9, 1, 2, 2)]  # 4 bytes each
+    exchange = DenseExchange(weights, torch.float32, bucket_bytes=20)
+    sizes = [[len(weight) for weight in bucket.weights] for bucket in exchange._buckets]
+    assert sizes == [[2, 2, 1], [9], [3]]  # from the last weight to the first
