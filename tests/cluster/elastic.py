@@ -21,7 +21,7 @@ OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 def torchrun_elastic(bed: Bed) -> tuple[str, str]:
-    """`torchrun --nnodes 1:2` with `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`,
+    """`torchrun` with `--nnodes 1:2` and `TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1`,
     a machine lost and returned"""
     output = bed.run("torchrun_elastic")
     command = torchrun_command(
@@ -51,7 +51,7 @@ def torchrun_elastic(bed: Bed) -> tuple[str, str]:
 
 
 def restarts(bed: Bed) -> tuple[str, str]:
-    """`bilm pretrain --restarts 1 --hostfile`, a machine lost and returned"""
+    """`bilm pretrain` with `--restarts 1` and a hostfile, a machine lost and returned"""
     output, hub = bed.run("restarts"), bed.cluster.ctl
     own = ["--restarts=1", f"--hostfile={bed.hostfile()}", "--probe-seconds=2"]
     launch = bed.start(hub, [sys.executable, *bed.script(output, SAVES), *own])

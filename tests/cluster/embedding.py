@@ -17,7 +17,7 @@ LINES = 20_000
 
 
 def embed(bed: Bed) -> tuple[str, str]:
-    """`deepspeed --hostfile` over pdsh, `launch/embed.py`"""
+    """`deepspeed` with a hostfile over pdsh, `launch/embed.py`"""
     one, two = _reference(bed), bed.work / "embed" / "two.hdf5"
     launch = bed.start(bed.cluster.ctl, [*bed.deepspeed(), *_script(bed, two)])
     finish([launch])

@@ -45,7 +45,7 @@ def environment_killed_rank(bed: Bed) -> tuple[str, str]:
 
 
 def no_ssh(bed: Bed) -> tuple[str, str]:
-    """`deepspeed --no_ssh` on both machines"""
+    """`deepspeed` with `--no_ssh` on both machines"""
     output, launcher = bed.run("no_ssh"), bed.deepspeed("--no_ssh", "--master_addr=n1")
     launches = [
         bed.start(node, [*launcher, f"--node_rank={rank}", *bed.script(output)])
@@ -56,7 +56,7 @@ def no_ssh(bed: Bed) -> tuple[str, str]:
 
 
 def torchrun(bed: Bed) -> tuple[str, str]:
-    """`torchrun --nnodes 2`"""
+    """`torchrun` on both machines"""
     output = bed.run("torchrun")
     launches = start_torchrun(bed, bed.script(output))
     finish(launches)
@@ -64,7 +64,7 @@ def torchrun(bed: Bed) -> tuple[str, str]:
 
 
 def torchrun_restart(bed: Bed) -> tuple[str, str]:
-    """`torchrun --nnodes 2 --max-restarts 1`, a rank killed"""
+    """the same with `--max-restarts 1`, a rank killed"""
     output = bed.run("restart")
     launches = start_torchrun(bed, bed.script(output, SAVES), "--max-restarts=1")
     bed.wait_for_step(output)
@@ -75,7 +75,7 @@ def torchrun_restart(bed: Bed) -> tuple[str, str]:
 
 
 def srun(bed: Bed) -> tuple[str, str]:
-    """`srun python launch/pretrain.py`"""
+    """`srun` without another launcher"""
     output = bed.run("srun")
     tasks = ["srun", "--nodes=2", "--ntasks=2", sys.executable]
     finish([bed.start(bed.cluster.ctl, [*tasks, *bed.script(output)])])
@@ -83,7 +83,7 @@ def srun(bed: Bed) -> tuple[str, str]:
 
 
 def deepspeed_slurm(bed: Bed) -> tuple[str, str]:
-    """`deepspeed --launcher slurm`"""
+    """`deepspeed` with `--launcher slurm`"""
     output = bed.run("deepspeed_slurm")
     launcher = bed.deepspeed("--launcher=slurm", "--launcher_args=--nodes=2 --ntasks-per-node=1")
     finish([bed.start(bed.cluster.ctl, [*launcher, *bed.script(output)])])

@@ -29,7 +29,7 @@ LONG_STEP_SECONDS = 35  # pdsh's launchers kill their ranks 30 s after SIGTERM
 
 
 def pdsh(bed: Bed) -> tuple[str, str]:
-    """`deepspeed --hostfile` over pdsh"""
+    """`deepspeed` with a hostfile over pdsh"""
     output = bed.run("pdsh")
     finish([_start(bed, bed.cluster.ctl, output)])
     return "trained", compare(bed, output)
@@ -55,14 +55,14 @@ def pdsh_int(bed: Bed) -> tuple[str, str]:
 
 
 def pdsh_hup(bed: Bed) -> tuple[str, str]:
-    """`deepspeed --hostfile` on `n1`, SIGHUP to it"""
+    """`deepspeed` with a hostfile on `n1`, SIGHUP to it"""
     output = bed.run("pdsh_hup")
     code, seconds = _signal(bed, bed.cluster.n1, output, signal.SIGHUP)
     return f"exit code {code}; saved step {_stopped(output)}", f"ended within {seconds:.1f} s"
 
 
 def pdsh_terminal(bed: Bed) -> tuple[str, str]:
-    """`deepspeed --hostfile`, its terminal closed (SIGHUP to its group)"""
+    """`deepspeed` with a hostfile, its terminal closed (SIGHUP to its group)"""
     output = bed.run("pdsh_terminal")
     launch = _start(bed, bed.cluster.ctl, output)
     bed.wait_for_step(output)
@@ -74,7 +74,7 @@ def pdsh_terminal(bed: Bed) -> tuple[str, str]:
 
 
 def pdsh_killed_rank(bed: Bed) -> tuple[str, str]:
-    """`deepspeed --hostfile`, rank 1 killed"""
+    """`deepspeed` with a hostfile, rank 1 killed"""
     output = bed.run("pdsh_killed")
     launch = _start(bed, bed.cluster.ctl, output, SAVES)
     bed.wait_for_step(output)
@@ -91,14 +91,14 @@ def pdsh_killed_rank(bed: Bed) -> tuple[str, str]:
 
 
 def pdsh_killed_deepspeed(bed: Bed) -> tuple[str, str]:
-    """`deepspeed --hostfile` on `n1`, kill -9 of it"""
+    """`deepspeed` with a hostfile on `n1`, kill -9 of it"""
     output = bed.run("pdsh_killed_deepspeed")
     code, seconds = _signal(bed, bed.cluster.n1, output, signal.SIGKILL)
     return f"exit code {code}; saved step {_stopped(output)}", f"ended within {seconds:.1f} s"
 
 
 def pdsh_killed_on_ctl(bed: Bed) -> tuple[str, str]:
-    """`deepspeed --hostfile`, kill -9 of it and of pdsh"""
+    """`deepspeed` with a hostfile, kill -9 of it and of pdsh"""
     output = bed.run("pdsh_killed_on_ctl")
     launch = _start(bed, bed.cluster.ctl, output)
     bed.wait_for_step(output)
@@ -112,7 +112,7 @@ def pdsh_killed_on_ctl(bed: Bed) -> tuple[str, str]:
 
 
 def pdsh_long_step(bed: Bed) -> tuple[str, str]:
-    """`deepspeed --hostfile`, SIGTERM to it in a step of more than 30 s"""
+    """`deepspeed` with a hostfile, SIGTERM to it in a step of more than 30 s"""
     output = bed.run("pdsh_long_step")
     launch, _ = _start_long_step(bed, output)
     start = time.monotonic()
