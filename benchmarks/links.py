@@ -46,9 +46,9 @@ OVERRIDES = {
     "overlap": ["model.lstm.dim=2048", "model.lstm.projection_dim=256", "model.lstm.num_layers=3"],
     "bf16": ["model.lstm.dim=1536", "model.lstm.projection_dim=192"],
 }
-ROWS = {"validate": 64, "overlap": 32, "bf16": 32}
+ROWS = {"validate": 64, "overlap": 128, "bf16": 32}
 LOADS = {"overlap": (1.0, 0.6), "bf16": (6.0,)}  # seconds of communication per second of compute
-ROUNDS = 3
+ROUNDS = 5
 
 
 def main() -> int:
