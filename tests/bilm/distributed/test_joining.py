@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -116,6 +117,10 @@ def test_rejects_rank_that_was_started_twice(start: Start) -> None:
         peer.stdin.write("\n\n")
         peer.stdin.flush()
     assert_joined(host)
+    deadline = time.monotonic() + 400
+    while all(peer.poll() is None for peer in peers):  # the second may start long after the first
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     assert host.stdin is not None
     host.stdin.write("\n\n")
     host.stdin.flush()
