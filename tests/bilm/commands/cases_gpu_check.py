@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bilm.commands.gpu_check import main
+from bilm.commands import gpu_check
 from tests.conftest import ROOT
 from tests.second_device.device import NAME, counting
 from tests.second_device.training import use_second_device
@@ -18,6 +18,11 @@ from tests.second_device.training import use_second_device
 def test_checks_pass(golden: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if golden is not None and os.environ.get("TRITON_INTERPRET"):
         pytest.skip("Triton's interpreter takes minutes for the golden files")
+    speeds = {"step, small, tf32", "embedding, small, tf32"}
+    if os.environ.get("TRITON_INTERPRET"):  # whose speed is of no interest
+        checks = [c for c in gpu_check.all_checks(True) if not c[0].startswith(("step", "embed"))]
+        monkeypatch.setattr(gpu_check, "all_checks", lambda _: checks)
+        speeds = set()
     use_second_device()
     device, output = NAME, tmp_path / "table.md"
     arguments = ["gpu-check", "--quick", "--device", device, "--output", str(output)]
@@ -25,7 +30,7 @@ def test_checks_pass(golden: Path | None, tmp_path: Path, monkeypatch: pytest.Mo
         sys, "argv", arguments + ([] if golden is None else ["--golden", str(golden)])
     )
     with counting() as counts:
-        code = main()
+        code = gpu_check.main()
     page = output.read_text(encoding="utf-8")
     assert code == 0, page
     assert counts.num_operators > 1000
@@ -37,6 +42,5 @@ def test_checks_pass(golden: Path | None, tmp_path: Path, monkeypatch: pytest.Mo
         "parity, tf32",
         "1 and N ranks",
         "product peak, tf32",
-        "step, small, tf32",
-        "embedding, small, tf32",
+        *speeds,
     }
