@@ -90,7 +90,7 @@ def main() -> int:
 
 
 def _join_ranks() -> AbstractContextManager[Ranks | SingleProcess]:
-    """Join the other ranks, if there are any; otherwise there is no process group."""
+    """Join the other ranks; a single process needs no process group."""
     if rank_numbers().world == 1:
         return nullcontext(SingleProcess())
     check_port()

@@ -44,7 +44,7 @@ def main() -> int:
     names = list(SCENARIOS) if arguments.only is None else arguments.only.split(",")
     unknown = [name for name in names if name not in SCENARIOS]
     if unknown:
-        parser.error(f"--only: there is no scenario {unknown[0]!r}; use {', '.join(SCENARIOS)}")
+        parser.error(f"--only: unknown scenario {unknown[0]!r}; use {', '.join(SCENARIOS)}")
     lacks = missing(tuple(PROGRAMS))
     if lacks and not arguments.write_only:
         print(f"error: this machine lacks {', '.join(lacks)}. {_REMEDY}", file=sys.stderr)

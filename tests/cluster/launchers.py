@@ -146,7 +146,7 @@ def barrier_note(launches: list[Launch]) -> str:
 def resume(bed: Bed, output: Path) -> tuple[int, str]:
     """Resume a run on both machines; return the step it resumed from, and the final figures."""
     step = newest_step(output)
-    assert step > 0, "there is no checkpoint"
+    assert step > 0, "no checkpoint was saved"
     finish(bed.start_ranks(bed.script(output)))
     return step, compare(bed, output)
 

@@ -120,7 +120,7 @@ def pdsh_long_step(bed: Bed) -> tuple[str, str]:
     launch.wait(60)
     all_gone(bed, 60)
     seconds, step = time.monotonic() - start, newest_step(output)
-    assert step > 0, "there is no checkpoint"
+    assert step > 0, "no checkpoint was saved"
     assert seconds > 25, f"killed after {seconds:.0f} s, but the documented limit is 30 s"
     return (
         f"DeepSpeed's launcher killed the ranks in the step, as documented; step {step} is saved",

@@ -1,6 +1,6 @@
 """`bilm pretrain --restarts` with real ranks: lost ranks, and machines that leave and return.
 
-The machines are loopback addresses. A program that stands in for ssh runs commands here, and fails
+The machines are loopback addresses. A program that replaces ssh runs commands here, and fails
 for a machine that is marked as lost.
 """
 
