@@ -33,19 +33,13 @@ Request = Literal["auto", "torch", "c", "triton"]
 TRITON_TYPES = (torch.float32, torch.bfloat16, torch.float16)  # the kernels compute in float32
 
 
-def choose(*tensors: Tensor, has_products: bool = False) -> Backend:
-    """Return the backend for an operation on `tensors`.
-
-    `has_products` is for an operation with matrix products, which autocast computes in a lower
-    precision. The C implementations of such operations do not support autocast; those in Triton do.
-    """
+def choose(*tensors: Tensor) -> Backend:
+    """Return the backend for an operation on `tensors`."""
     request = requested()
     if request == "torch":
         return "torch"
     if (request == "triton" or not tensors[0].is_cpu) and _can_use_triton(request, tensors):
         return "triton"
-    if has_products and torch.is_autocast_enabled(tensors[0].device.type):
-        return "torch"
     for tensor in tensors:
         if not tensor.is_cpu or tensor.dtype not in c_library.FLOAT_TYPES:
             return "torch"

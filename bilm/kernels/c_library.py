@@ -27,10 +27,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-SOURCE = Path(__file__).with_name("kernels.c")
+from bilm.files.writing import cache_directory
 
-FLAGS = ["-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math"]
-FLAGS += ["-fopenmp", "-fPIC", "-shared"]
+SOURCE = Path(__file__).with_name("kernels.c")
+INCLUDED = Path(__file__).with_name("lstm_layer.h")
+
+FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-fopenmp", "-fPIC", "-shared"]
 
 # Each kernel is compiled once per float type. Values: the suffix of its name, and the C type.
 FLOAT_TYPES = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
@@ -55,6 +57,8 @@ Floats = Kind("a contiguous CPU tensor of the call's float type")
 Int16s = Kind("a contiguous int16 CPU tensor", dtype=torch.int16)
 Int32s = Kind("a contiguous int32 CPU tensor", dtype=torch.int32)
 Int64s = Kind("a contiguous int64 CPU tensor", dtype=torch.int64)
+Bfloat16s = Kind("a contiguous bfloat16 CPU tensor", dtype=torch.bfloat16)
+Bools = Kind("a contiguous bool CPU tensor", dtype=torch.bool)
 # Adjacent columns of a larger matrix, whose row stride is a separate argument.
 FloatColumns = Kind("a CPU matrix with contiguous rows of the call's float type")
 Int16Columns = Kind("an int16 CPU matrix with contiguous rows", dtype=torch.int16)
@@ -123,7 +127,9 @@ class Kernel:
             )
         suffix, real = FLOAT_TYPES[dtype]
         numbers = {Size: ctypes.c_int64, Real: real}
-        function = getattr(library(), f"{self.name}_{suffix}")
+        function = getattr(library(), f"{self.name}_{suffix}", None)
+        if function is None:
+            raise TypeError(f"{self.name}: it is not compiled for {dtype} on this processor")
         function.argtypes = [numbers.get(k, ctypes.c_void_p) for k in self.parameters.values()]
         function.restype = None
         self._functions[dtype] = function
@@ -147,10 +153,20 @@ def library() -> ctypes.CDLL:
     compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
     if compiler is None:
         raise OSError("no C compiler was found")
-    path = _cache_directory() / f"kernels-{_fingerprint(compiler)}.so"
+    path = cache_directory() / f"kernels-{_fingerprint(compiler)}.so"
     if not path.exists():
         _build(compiler, path)
     return ctypes.CDLL(str(path))
+
+
+def constant(name: str) -> int:
+    """Return the value of an int64 constant of kernels.c."""
+    return ctypes.c_int64.in_dll(library(), name).value
+
+
+def _flags() -> list[str]:
+    """Return the compiler's flags; `BILM_C_ARCH` is the processor to compile for."""
+    return [*FLAGS, f"-march={os.environ.get('BILM_C_ARCH') or 'native'}"]
 
 
 def _build(compiler: str, path: Path) -> None:
@@ -159,7 +175,7 @@ def _build(compiler: str, path: Path) -> None:
     os.close(descriptor)
     try:
         completed = subprocess.run(
-            [compiler, *FLAGS, str(SOURCE), "-o", name, "-lm"],
+            [compiler, *_flags(), str(SOURCE), "-o", name, "-lm"],
             capture_output=True,
             text=True,
             timeout=120,
@@ -171,18 +187,12 @@ def _build(compiler: str, path: Path) -> None:
         Path(name).unlink(missing_ok=True)
 
 
-def _cache_directory() -> Path:
-    chosen = os.environ.get("BILM_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bilm"
-
-
 def _fingerprint(compiler: str) -> str:
     version = subprocess.run(
         [compiler, "--version"], capture_output=True, text=True, timeout=60, check=True
     ).stdout
-    parts = [SOURCE.read_text(encoding="utf-8"), version, *FLAGS, platform.machine(), _processor()]
+    sources = [path.read_text(encoding="utf-8") for path in (SOURCE, INCLUDED)]
+    parts = [*sources, version, *_flags(), platform.machine(), _processor()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

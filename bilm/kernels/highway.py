@@ -56,9 +56,9 @@ def highway(x: Tensor, weights: HighwayWeights) -> Tensor:
     dim = x.shape[1]
     for name, tensor in zip(weights._fields, weights, strict=True):
         check_shape(name, tensor, *((dim, dim) if name.endswith("weight") else (dim,)))
-    backend = backends.choose(x, weights.gate_weight, has_products=True)
+    backend = backends.choose(x, weights.gate_weight)
     if backend == "c":
-        return apply(_Highway, x.contiguous(), *weights)
+        return apply(_Highway, backends.product_dtype(x), x.contiguous(), *weights)
     if backend == "triton":
         from bilm.kernels.triton_ops import highway as in_triton
 
@@ -79,13 +79,17 @@ class _Highway(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
+        dtype: torch.dtype,
         x: Tensor,
         gate_weight: Tensor,
         gate_bias: Tensor,
         transform_weight: Tensor,
         transform_bias: Tensor,
     ) -> Tensor:
-        gate, transform, y = x @ gate_weight, x @ transform_weight, torch.empty_like(x)
+        factor, y = x.to(dtype), torch.empty_like(x)
+        gate, transform = (
+            (factor @ weight.to(dtype)).to(x.dtype) for weight in (gate_weight, transform_weight)
+        )
         _highway_forward(
             words=x.shape[0],
             dim=x.shape[1],
@@ -97,6 +101,7 @@ class _Highway(torch.autograd.Function):
             y=y,
         )
         ctx.save_for_backward(x, gate_weight, transform_weight, gate, transform)
+        ctx.dtype = dtype
         return y
 
     @staticmethod
@@ -114,13 +119,18 @@ class _Highway(torch.autograd.Function):
             grad_y=grads[0].contiguous(),
             grad_x=grad_x,
         )
-        grad_gate, grad_transform = gate, transform  # in place
-        grad_x.addmm_(grad_gate, gate_weight.t()).addmm_(grad_transform, transform_weight.t())
-        grad_gate_weight, grad_transform_weight = x.t() @ grad_gate, x.t() @ grad_transform
+        grad_gate, grad_transform = gate.to(ctx.dtype), transform.to(ctx.dtype)
+        for grad, weight in ((grad_gate, gate_weight), (grad_transform, transform_weight)):
+            if ctx.dtype == x.dtype:
+                grad_x.addmm_(grad, weight.t())
+            else:
+                grad_x += grad @ weight.t().to(ctx.dtype)
+        factor = x.t().to(ctx.dtype)
         return (
+            None,
             grad_x,
-            grad_gate_weight,
-            grad_gate.sum(dim=0),
-            grad_transform_weight,
-            grad_transform.sum(dim=0),
+            (factor @ grad_gate).to(x.dtype),
+            gate.sum(dim=0),
+            (factor @ grad_transform).to(x.dtype),
+            transform.sum(dim=0),
         )

@@ -1,4 +1,4 @@
-/* Loops for which PyTorch has no fused kernel: the LSTM cell, the character CNN by table look-up, the
+/* Loops for which PyTorch has no fused kernel: the LSTM layer, the character CNN by table look-up, the
  * highway layer, the sampled softmax, optimizer updates of single rows of a table, and dropout.
  *
  * bilm/kernels/c_library.py builds this file on first use. Each function is declared, with the same
@@ -6,6 +6,7 @@
  * contiguous and row-major. Work is split among threads by OpenMP, with PyTorch's own runtime.
  */
 #include <math.h>
+#include <omp.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -46,60 +47,83 @@ static inline float tanh_f(float x) {
 static inline double sigmoid_d(double x) { return 1.0 / (1.0 + exp(-x)); }
 static inline double tanh_d(double x) { return tanh(x); }
 
-/* One time step of the LSTM cell. gates contains the four gates i, j, f, o before bias and
- * activation, and receives the activations. */
-#define CELL_FORWARD(NAME, REAL, SIGMOID, TANH)                                                    \
-    void NAME(int64_t rows, int64_t dim, REAL *gates, const REAL *bias, const REAL *cell,          \
-              REAL *next_cell, REAL *hidden, REAL forget_bias, REAL clip) {                        \
-        const REAL *restrict bi = bias, *restrict bj = bias + dim;                                 \
-        const REAL *restrict bf = bj + dim, *restrict bo = bf + dim;                               \
-        _Pragma("omp parallel for schedule(static)") for (int64_t row = 0; row < rows; row++) {    \
-            REAL *restrict i = gates + row * 4 * dim, *restrict j = i + dim;                       \
-            REAL *restrict f = j + dim, *restrict o = f + dim;                                     \
-            const REAL *restrict c = cell + row * dim;                                             \
-            REAL *restrict n = next_cell + row * dim, *restrict h = hidden + row * dim;            \
-            _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
-                REAL vi = SIGMOID(i[k] + bi[k]), vj = TANH(j[k] + bj[k]);                          \
-                REAL vf = SIGMOID(f[k] + bf[k] + forget_bias), vo = SIGMOID(o[k] + bo[k]);         \
-                REAL v = vf * c[k] + vi * vj;                                                      \
-                v = v < -clip ? -clip : v;                                                         \
-                v = v > clip ? clip : v;                                                           \
-                i[k] = vi, j[k] = vj, f[k] = vf, o[k] = vo;                                        \
-                n[k] = v;                                                                          \
-                h[k] = vo * TANH(v);                                                               \
-            }                                                                                      \
-        }                                                                                          \
-    }
+/* The vectors of the LSTM layer, and the rows of a product whose sums fit into the registers. */
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define TILE_ROWS 6
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#define TILE_ROWS 3
+#elif defined(__aarch64__)
+#define VECTOR_BYTES 16
+#define TILE_ROWS 6
+#else
+#define VECTOR_BYTES 16
+#define TILE_ROWS 3
+#endif
+#define DEPTH 512     /* of the part of a product that is computed at once, for the cache */
+#define LEAST_ROWS 24 /* of a task, so that reading the weights takes little of its time */
 
-/* Backward of one time step. gates contains the activations and receives the gradients before the
- * activation; grad_cell contains the gradient of the next cell and receives that of the previous
- * one. */
-#define CELL_BACKWARD(NAME, REAL, TANH)                                                            \
-    void NAME(int64_t rows, int64_t dim, REAL *gates, const REAL *cell, const REAL *next_cell,     \
-              const REAL *grad_hidden, REAL *grad_cell, REAL clip) {                               \
-        _Pragma("omp parallel for schedule(static)") for (int64_t row = 0; row < rows; row++) {    \
-            REAL *restrict i = gates + row * 4 * dim, *restrict j = i + dim;                       \
-            REAL *restrict f = j + dim, *restrict o = f + dim;                                     \
-            const REAL *restrict c = cell + row * dim, *restrict n = next_cell + row * dim;        \
-            const REAL *restrict gh = grad_hidden + row * dim;                                     \
-            REAL *restrict gc = grad_cell + row * dim;                                             \
-            _Pragma("omp simd") for (int64_t k = 0; k < dim; k++) {                                \
-                REAL vi = i[k], vj = j[k], vf = f[k], vo = o[k], t = TANH(n[k]);                   \
-                REAL g = gc[k] + gh[k] * vo * (1 - t * t);                                         \
-                g = (n[k] >= clip || n[k] <= -clip) ? (REAL)0 : g;                                 \
-                i[k] = g * vj * vi * (1 - vi);                                                     \
-                j[k] = g * vi * (1 - vj * vj);                                                     \
-                f[k] = g * c[k] * vf * (1 - vf);                                                   \
-                o[k] = gh[k] * t * vo * (1 - vo);                                                  \
-                gc[k] = g * vf;                                                                    \
-            }                                                                                      \
-        }                                                                                          \
-    }
+const int64_t vector_bytes = VECTOR_BYTES;
 
-CELL_FORWARD(cell_forward_f32, float, sigmoid_f, tanh_f)
-CELL_FORWARD(cell_forward_f64, double, sigmoid_d, tanh_d)
-CELL_BACKWARD(cell_backward_f32, float, tanh_f)
-CELL_BACKWARD(cell_backward_f64, double, tanh_d)
+static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t parts_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
+static inline int64_t padded(int64_t n, int64_t size) { return parts_of(n, size) * size; }
+
+/* The number of the next rows of a product, so that all of them are divided evenly. */
+static inline int64_t tile_rows(int64_t rows) { return parts_of(rows, parts_of(rows, TILE_ROWS)); }
+
+/* The rows of a task: two tasks per thread, so that a thread on a busy core computes fewer of them. */
+static int64_t block_rows(int64_t rows, int64_t directions) {
+    int64_t threads = omp_get_max_threads(), blocks = parts_of(2 * threads, directions);
+    int64_t most = parts_of(rows * directions, threads);
+    int64_t block = parts_of(rows, blocks), enough = least(LEAST_ROWS, most);
+    return block < enough ? enough : (block ? block : 1);
+}
+
+#define REAL float
+#define NAME(name) name##_f32
+#define SIGMOID sigmoid_f
+#define TANH tanh_f
+#include "lstm_layer.h"
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+const int64_t has_bfloat16 = 1;
+
+/* Rounds to the nearest bfloat16, and to an even one between two; NaN stays NaN. */
+static inline uint16_t to_bfloat16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    return (uint16_t)(value != value ? 0x7FC0 : rounded);
+}
+
+/* Adds the two products of a pair of bfloat16 numbers and each pair of a vector. */
+static inline vector_f32 add_products(vector_f32 sums, int32_t pair, vector_f32 pairs) {
+    return (vector_f32)_mm512_dpbf16_ps((__m512)sums, (__m512bh)_mm512_set1_epi32(pair),
+                                        (__m512bh)(__m512)pairs);
+}
+#define IN_BFLOAT16
+#undef NAME
+#define NAME(name) bfloat16_##name##_f32
+#include "lstm_layer.h"
+#undef IN_BFLOAT16
+#else
+const int64_t has_bfloat16 = 0;
+#endif
+#undef REAL
+#undef NAME
+#undef SIGMOID
+#undef TANH
+#define REAL double
+#define NAME(name) name##_f64
+#define SIGMOID sigmoid_d
+#define TANH tanh_d
+#include "lstm_layer.h"
+#undef REAL
+#undef NAME
+#undef SIGMOID
+#undef TANH
 
 /* A convolution over characters is a sum of table rows, one per position of the window. Computes the
  * maximum over all windows of each word, and the start of the winning window. table is (width,

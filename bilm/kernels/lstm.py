@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bilm.kernels import backends, lstm_c
+from bilm.kernels import backends, lstm_c, lstm_packing
 from bilm.kernels.autograd import apply
 from bilm.kernels.checks import (
     INTEGER_TYPES,
@@ -39,18 +39,14 @@ def lstm(
     _check(inputs, weights, clips, state)
     if lengths is not None:
         _check_lengths(lengths, inputs)
-    backend = backends.choose(inputs, weights.weight, *state, has_products=True)
+    backend = _choose([inputs], weights.weight, *state)
     if backend == "triton":
         from bilm.kernels.triton_ops import lstm as in_triton
 
         return in_triton.lstm(inputs, weights, clips, state, lengths)
     if backend == "c":
-        tensors = (inputs, *weights, *state)
-        if not torch.is_grad_enabled() or not any(_needs_gradient(t) for t in tensors):
-            return lstm_c.infer(inputs, weights, clips, state, lengths)
-        if lengths is None:
-            outputs, cell, hidden = apply(lstm_c.Lstm, clips, inputs, *weights, *state)
-            return LstmResult(outputs, LayerState(cell, hidden))
+        both = LayerState(*(tensor.unsqueeze(0) for tensor in state))
+        return _in_c([inputs], [weights], clips, both, lengths)[0]
     return plain_lstm(inputs, weights, clips, state, lengths)
 
 
@@ -63,26 +59,60 @@ def lstm_directions(
 ) -> list[LstmResult]:
     """Run the layer in several directions, each over its own inputs with its own weights.
 
-    `state` is that of all directions: (directions, rows, ...). In Triton, directions are the batch
-    dimension of every product, so that two directions need as many launches as one.
+    `state` is that of all directions: (directions, rows, ...). In C and in Triton, one call
+    computes all directions.
     """
+    backend = _choose(inputs, weights[0].weight, *state)
     states = [LayerState(*each) for each in zip(*state, strict=True)]
-    if backends.choose(*inputs, weights[0].weight, *state, has_products=True) != "triton":
+    if backend == "torch":
         return [
             lstm(x, own_weights, clips, own_state, lengths)
             for x, own_weights, own_state in zip(inputs, weights, states, strict=True)
         ]
-    from bilm.kernels.triton_ops import lstm as in_triton
-
     for x, own_weights, own_state in zip(inputs, weights, states, strict=True):
         _check(x, own_weights, clips, own_state)
     if lengths is not None:
         _check_lengths(lengths, inputs[0])
+    if backend == "c":
+        return _in_c(inputs, weights, clips, state, lengths)
+    from bilm.kernels.triton_ops import lstm as in_triton
+
     stacked = in_triton.stack_weights(list(weights))
     outputs, after = in_triton.lstm_layer(torch.stack(list(inputs)), stacked, clips, state, lengths)
+    return _by_direction(outputs, after)
+
+
+def _choose(inputs: Sequence[Tensor], weight: Tensor, *state: Tensor) -> backends.Backend:
+    """Return the backend; that in C supports the products of autocast on some processors only."""
+    dtype = backends.product_dtype(weight)
+    # With autocast, the inputs may be results of products in its dtype, which C code converts.
+    others = [x for x in inputs if x.dtype != dtype or not x.is_cpu]
+    backend = backends.choose(weight, *others, *state)
+    return "torch" if backend == "c" and not lstm_packing.supports(weight.dtype, dtype) else backend
+
+
+def _in_c(
+    inputs: Sequence[Tensor],
+    weights: Sequence[LstmWeights],
+    clips: Clips,
+    state: LayerState,
+    lengths: Tensor | None,
+) -> list[LstmResult]:
+    """Run all directions in C, with gradients if they are needed."""
+    dtype = backends.product_dtype(weights[0].weight)
+    inputs = [x.to(weights[0].weight.dtype) for x in inputs]
+    own = [tensor for x, of_x in zip(inputs, weights, strict=True) for tensor in (x, *of_x)]
+    if torch.is_grad_enabled() and any(_needs_gradient(tensor) for tensor in (*own, *state)):
+        outputs, cell, hidden = apply(lstm_c.Lstm, clips, dtype, lengths, *state, *own)
+        return _by_direction(outputs, LayerState(cell, hidden))
+    return _by_direction(*lstm_c.infer(inputs, weights, clips, state, lengths, dtype))
+
+
+def _by_direction(outputs: Tensor, state: LayerState) -> list[LstmResult]:
+    """Split the result of all directions."""
     return [
         LstmResult(y, LayerState(*each))
-        for y, *each in zip(outputs.unbind(), *(s.unbind() for s in after), strict=True)
+        for y, *each in zip(outputs.unbind(), *(s.unbind() for s in state), strict=True)
     ]
 
 

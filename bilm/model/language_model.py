@@ -7,11 +7,12 @@ them, so that the encoder runs once per distinct word for both directions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from bilm.kernels.checks import check_dims, check_ids, check_integers
 from bilm.kernels.dropout import DropoutSeed, active_seed, dropout
@@ -168,21 +169,39 @@ def training_objective(loss_sums: Tensor, rows: int) -> Tensor:
     return loss_sums.mean() / rows
 
 
-def empty_model(config: ModelConfig, vocabulary_size: int | None) -> BiLm:
-    """Return a model with uninitialized weights, all of which the caller must set."""
-    return allocate(shape_only_model(config, vocabulary_size))
-
-
 def shape_only_model(config: ModelConfig, vocabulary_size: int | None) -> BiLm:
     """Return a model without memory for its weights, to check a file before allocating any."""
-    with torch.device("meta"):
+    # Random initialization on the meta device would import PyTorch's compiler, which takes longer
+    # than reading a small model.
+    with torch.device("meta"), _SkipInitialization():
         return BiLm(config, vocabulary_size)
 
 
 def allocate(model: BiLm) -> BiLm:
-    """Allocate uninitialized weights for a model from `shape_only_model`."""
-    model = model.to_empty(device="cpu").eval()
+    """Allocate uninitialized weights for a model from `shape_only_model`, and return it.
+
+    `Module.to_empty` would import sympy.
+    """
+    for module in model.modules():
+        for name, weight in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype)))
     if model.config.softmax.tied_to_input and model.softmax is not None:
-        # to_empty has allocated two tensors for the tied weight.
+        # The loop has allocated two tensors for the tied weight.
         model.softmax.weight = cast(WordEmbedding, model.encoder).weight
-    return model
+    return model.eval()
+
+
+class _SkipInitialization(TorchFunctionMode):
+    """Leaves weights as they are where a module draws random ones."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", None) in ("normal_", "uniform_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)

@@ -76,8 +76,8 @@ FAULTS = {
         (TRACE, EMBEDDINGS),
     ),
     "gates permuted": Fault(
-        "REAL vi = SIGMOID(i[k] + bi[k]), vj = TANH(j[k] + bj[k]);",
-        "REAL vi = SIGMOID(j[k] + bj[k]), vj = TANH(i[k] + bi[k]);",
+        "REAL vi = SIGMOID(sums[k] + i[k] + bi[k]), vj = TANH(sums[LANES + k] + j[k] + bj[k]);",
+        "REAL vi = SIGMOID(sums[LANES + k] + j[k] + bj[k]), vj = TANH(sums[k] + i[k] + bi[k]);",
         (TRACE, EMBEDDINGS),
     ),
     "gates permuted, without the kernels": Fault(
@@ -168,7 +168,8 @@ FAULTS = {
 def test_fails_for_a_wrong_model(name: str, tmp_path: Path) -> None:
     fault = FAULTS[name]
     shutil.copytree(ROOT / "bilm", tmp_path / "bilm", ignore=shutil.ignore_patterns("__pycache__"))
-    sources = [*(tmp_path / "bilm").rglob("*.py"), *(tmp_path / "bilm").rglob("*.c")]
+    paths = (tmp_path / "bilm").rglob("*")
+    sources = [path for path in paths if path.suffix in (".py", ".c", ".h")]
     texts = {path: path.read_text(encoding="utf-8") for path in sources}
     edited = [path for path, text in texts.items() if fault.right in text]
     num_matches = sum(text.count(fault.right) for text in texts.values())

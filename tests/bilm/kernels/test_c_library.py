@@ -14,8 +14,18 @@ from typing import Any
 import pytest
 import torch
 
-from bilm.kernels import c_library, char_cnn, dropout, highway, lstm_c, sampled_softmax, sparse_rows
+from bilm.kernels import (
+    c_library,
+    char_cnn,
+    dropout,
+    highway,
+    lstm_packing,
+    sampled_softmax,
+    sparse_rows,
+)
 from bilm.kernels.c_library import (
+    Bfloat16s,
+    Bools,
     FloatColumns,
     Floats,
     Int16Columns,
@@ -32,21 +42,21 @@ from tests.conftest import ROOT
 
 KERNELS = [
     value
-    for module in (char_cnn, dropout, highway, lstm_c, sampled_softmax, sparse_rows)
+    for module in (char_cnn, dropout, highway, sampled_softmax, sparse_rows)
     for value in vars(module).values()
     if isinstance(value, Kernel)
-]
+] + [*lstm_packing.IN_FLOATS]
 PARAMETERS = [(kernel, name) for kernel in KERNELS for name in kernel.parameters]
 DTYPES = [torch.float32, torch.float64]
 
 
 def right_value(kind: Kind, dtype: torch.dtype) -> torch.Tensor | int | float:
-    """Return a valid argument for a call on arrays of one element."""
+    """Return a valid argument for a call on arrays of one element, which packing enlarges."""
     if kind is Size:
         return 1
     if kind is Real:
         return 1.0
-    return torch.zeros(4, 4, dtype=kind.dtype or dtype)
+    return torch.zeros(16, 16, dtype=kind.dtype or dtype)
 
 
 def wrong_values(kind: Kind, dtype: torch.dtype) -> list[Any]:
@@ -110,8 +120,8 @@ def test_rejects_floats_of_unsupported_type() -> None:
 
 
 def test_error_names_kernel_argument_and_rule() -> None:
-    kernel = Kernel("cell_forward", rows=Size, gates=Floats)
-    with pytest.raises(TypeError, match=r"^cell_forward: rows is a bool; it must be an int$"):
+    kernel = Kernel("lstm_forward", rows=Size, gates=Floats)
+    with pytest.raises(TypeError, match=r"^lstm_forward: rows is a bool; it must be an int$"):
         kernel(rows=True, gates=torch.zeros(1))
     message = r"gates is a tensor of torch.float32 with shape \(2, 3\) on cpu; it must be a contig"
     with pytest.raises(TypeError, match=message):
@@ -128,10 +138,13 @@ def test_columns_may_have_gaps_between_rows_only() -> None:
 
 
 def c_prototypes() -> dict[str, list[tuple[str, str]]]:
-    """Return the (type, name) pairs of the parameters of each function in kernels.c."""
-    text = re.sub(r"/\*.*?\*/", "", c_library.SOURCE.read_text("utf-8"), flags=re.DOTALL)
+    """Return the (type, name) pairs of the parameters of each function of the library."""
+    text, included = (
+        re.sub(r"/\*.*?\*/", "", path.read_text("utf-8"), flags=re.DOTALL)
+        for path in (c_library.SOURCE, c_library.INCLUDED)
+    )
     macros = {
-        macro: re.findall(r"(\w+ \*?)(\w+)(?:,|$)", re.sub(r"\\\n\s*|const ", "", parameters))
+        macro: parameters_of(parameters)
         for macro, parameters in re.findall(
             r"#define (\w+)\(NAME, REAL.*?void NAME\((.*?)\) \{", text, flags=re.DOTALL
         )
@@ -140,7 +153,19 @@ def c_prototypes() -> dict[str, list[tuple[str, str]]]:
     for suffix, real in (("f32", "float"), ("f64", "double")):
         assert {i[3] for i in instances if i[2] == suffix} == {real}
         assert {i[0] for i in instances if i[2] == suffix} == macros.keys()
-    return {name: macros[macro] for macro, name, *_ in instances}
+        assert f"#define REAL {real}\n#define NAME(name) name##_{suffix}\n" in text
+    functions = re.findall(r"^void NAME\((\w+)\)\((.*?)\) \{", included, re.DOTALL | re.MULTILINE)
+    assert len(functions) == 5
+    return {
+        **{name: macros[macro] for macro, name, *_ in instances},
+        **{name: parameters_of(parameters) for name, parameters in functions},
+    }
+
+
+def parameters_of(text: str) -> list[tuple[str, str]]:
+    """Return the (type, name) pairs of a list of parameters in C."""
+    one_line = re.sub(r"\\?\n\s*", " ", text).replace("const ", "")
+    return re.findall(r"(\w+ \*?)(\w+)(?:,|$)", one_line)
 
 
 C_TYPES = {
@@ -152,6 +177,7 @@ C_TYPES = {
     Int16Columns: "int16_t *",
     Int32s: "int32_t *",
     Int64s: "int64_t *",
+    Bools: "uint8_t *",
 }
 
 
@@ -160,18 +186,36 @@ def test_declarations_match_c_prototypes() -> None:
         kernel.name: [(C_TYPES[kind], name) for name, kind in kernel.parameters.items()]
         for kernel in KERNELS
     }
-    assert declared == c_prototypes()
+    prototypes = {
+        name: [("REAL *" if kind == "PACKED *" else kind, parameter) for kind, parameter in pairs]
+        for name, pairs in c_prototypes().items()
+    }
+    assert declared == prototypes
     assert len(declared) == len(KERNELS) >= 10
+
+
+def test_only_packed_weights_are_in_bfloat16() -> None:
+    prototypes = c_prototypes()
+    for in_floats, in_bfloat16 in zip(
+        lstm_packing.IN_FLOATS, lstm_packing.IN_BFLOAT16, strict=True
+    ):
+        assert in_bfloat16.name == f"bfloat16_{in_floats.name}"
+        for (kind, name), declared in zip(
+            prototypes[in_floats.name], in_bfloat16.parameters.items(), strict=True
+        ):
+            assert declared[0] == name
+            assert (kind == "PACKED *") == (declared[1] is Bfloat16s)
+            assert declared[1] in (Bfloat16s, in_floats.parameters[name])
 
 
 @needs_compiler
 def test_argument_types_are_set_for_each_float_type() -> None:
-    kernel = lstm_c._cell_forward
+    kernel = lstm_packing.IN_FLOATS.backward
     for dtype, (suffix, real) in c_library.FLOAT_TYPES.items():
         kernel(**arguments_of(kernel, dtype))
         function: Any = kernel._functions[dtype]
-        assert function.__name__ == f"cell_forward_{suffix}"
-        assert function.argtypes.count(real) == 2
+        assert function.__name__ == f"lstm_backward_{suffix}"
+        assert function.argtypes.count(real) == 1
         assert len(function.argtypes) == len(kernel.parameters)
         assert function.restype is None
 

@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bilm.kernels import backends
+from bilm.kernels import backends, lstm_packing
+from bilm.kernels.lstm import lstm as lstm_kernel
+from bilm.kernels.lstm import lstm_directions, plain_lstm
 from bilm.kernels.lstm_types import LayerState
 from bilm.model.config import LstmConfig
 from bilm.model.projected_lstm import ProjectedLstm
@@ -121,13 +123,97 @@ def test_rejects_second_backward() -> None:
 
 
 def test_two_threads_equal_one() -> None:
+    """A row is computed in the same order in any block of rows, so its results are identical."""
     results = []
     for threads in (1, 2):
         torch.set_num_threads(threads)
         results.append(run(lstm_of(torch.float32), torch.float32, rows=131))
     torch.set_num_threads(1)
     for name in results[0]:
-        torch.testing.assert_close(results[0][name], results[1][name], atol=1e-4, rtol=1e-4)
+        if name in ("grad weight", "grad bias", "grad projection"):  # computed by PyTorch
+            torch.testing.assert_close(results[0][name], results[1][name], atol=1e-4, rtol=1e-4)
+        else:
+            assert torch.equal(results[0][name], results[1][name]), name
+
+
+def test_results_of_a_row_do_not_depend_on_other_rows() -> None:
+    lstm = lstm_of(torch.float32, dim=70, projection_dim=40)
+    torch.manual_seed(1)
+    x, c, h = torch.randn(TIME, 61, 40), torch.randn(61, 70), torch.randn(61, 40)
+    with torch.inference_mode():
+        together = lstm(x, LayerState(c, h))
+        for first, stop in ((0, 1), (7, 9), (3, 40), (55, 61)):
+            rows = slice(first, stop)
+            alone = lstm(x[:, rows], LayerState(c[rows], h[rows]))
+            assert torch.equal(alone.outputs, together.outputs[:, rows])
+            assert torch.equal(alone.state.cell, together.state.cell[rows])
+            assert torch.equal(alone.state.hidden, together.state.hidden[rows])
+
+
+@pytest.mark.parametrize("changes", SHAPES)
+def test_gradients_with_lengths_match_torch(changes: dict[str, object]) -> None:
+    lstm = lstm_of(torch.float64, **changes)
+    dim, width = lstm.config.dim, lstm.output_dim
+    lengths = torch.tensor([7, 6, 3, 1, 0])
+    is_running = (torch.arange(TIME).unsqueeze(1) < lengths).unsqueeze(2)
+    gradients = []
+    for function in (lstm_kernel, plain_lstm):
+        torch.manual_seed(1)
+        shapes = ((TIME, ROWS, width), (ROWS, dim), (ROWS, width))
+        x, c, h = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in shapes)
+        result = function(x, lstm.weights, lstm.clips, LayerState(c, h), lengths)
+        # The outputs of rows that have ended are meaningless, and may have any gradient.
+        values = torch.where(is_running, result.outputs, result.outputs.detach())
+        loss = weighted_sum([values, *result.state])
+        gradients.append(torch.autograd.grad(loss, [x, c, h, *lstm.parameters()]))
+    for actual, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(actual, expected, atol=1e-12, rtol=1e-9)
+
+
+def test_directions_together_equal_each_alone() -> None:
+    lstms = [lstm_of(torch.float32, dim=33, projection_dim=20) for _ in range(2)]
+    with torch.no_grad():
+        lstms[1].weight.neg_()
+    torch.manual_seed(1)
+    state = LayerState(torch.randn(2, ROWS, 33), torch.randn(2, ROWS, 20))
+    inputs = torch.randn(2, TIME, ROWS, 20).unbind()
+    together = lstm_directions(inputs, [lstm.weights for lstm in lstms], lstms[0].clips, state)
+    together[0].outputs.sum().backward()
+    assert not any(gradient(parameter).any() for parameter in lstms[1].parameters())
+    for d, (lstm, result) in enumerate(zip(lstms, together, strict=True)):
+        alone = lstm(inputs[d], LayerState(state.cell[d], state.hidden[d]))
+        assert torch.equal(result.outputs, alone.outputs)
+        assert torch.equal(result.state.cell, alone.state.cell)
+        assert torch.equal(result.state.hidden, alone.state.hidden)
+    expected = torch.autograd.grad(
+        lstms[0](inputs[0], LayerState(state.cell[0], state.hidden[0])).outputs.sum(),
+        [*lstms[0].parameters()],
+    )
+    for parameter, value in zip(lstms[0].parameters(), expected, strict=True):
+        torch.testing.assert_close(gradient(parameter), value, atol=1e-5, rtol=1e-5)
+
+
+def gradient(tensor: Tensor) -> Tensor:
+    assert tensor.grad is not None
+    return tensor.grad
+
+
+@pytest.mark.parametrize("changes", [{}, {"dim": 37, "projection_dim": 11}, {"projection_dim": 24}])
+def test_autocast_rounds_factors_of_products_to_bfloat16(changes: dict[str, object]) -> None:
+    if not lstm_packing.supports(torch.float32, torch.bfloat16):
+        pytest.skip("the processor has no instructions for bfloat16")
+    lstm = lstm_of(torch.float32, **changes, cell_clip=None, projection_clip=None)
+    with torch.no_grad():
+        for parameter in lstm.parameters():
+            parameter.mul_(0.3)
+    expected = run(lstm, torch.float32, rows=13)
+    lstm.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16):
+        actual = run(lstm, torch.float32, rows=13)
+    for name in expected:
+        assert actual[name].dtype == torch.float32
+        error = (actual[name] - expected[name]).norm() / expected[name].norm()
+        assert 1e-5 < error < 3e-2, (name, error)
 
 
 def test_extreme_gates_give_finite_results() -> None:

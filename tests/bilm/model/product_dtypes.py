@@ -14,7 +14,7 @@ from bilm.model.precision import Precision
 from tests.conftest import tiny_model_config
 
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward")
-VOCABULARY, ROWS = 40, 4
+VOCABULARY, ROWS, TIME = 40, 4, 3
 
 
 class Products(TorchDispatchMode):
@@ -43,7 +43,7 @@ def products_of_a_step(device: str, precision: Precision, kind: str = "sampled")
     model.training_precision = precision
     ids = [
         torch.randint(0, bound, shape).to(device)
-        for bound, shape in ((255, (9, 50)), (9, (2, ROWS, 5)), (VOCABULARY, (2, ROWS, 5)))
+        for bound, shape in ((255, (9, 50)), (9, (2, ROWS, TIME)), (VOCABULARY, (2, ROWS, TIME)))
     ]
     negatives = model.draw_negatives((0, 1))
     if negatives is not None:
