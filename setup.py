@@ -11,7 +11,7 @@ setup(
     package_dir={"bilm.configs": "configs"},
     package_data={
         "bilm": ["py.typed"],
-        "bilm.kernels": ["kernels.c"],
+        "bilm.kernels": ["kernels.c", "lstm_layer.h"],
         "bilm.configs": ["*.json"],
     },
 )

@@ -1,16 +1,18 @@
-"""Measure the speed and memory of building a corpus from tokenized text, once and repeated.
+"""Measure the speed, memory and serial share of building a corpus, once and from repeated text.
 
-    python benchmarks/build_corpus.py [--text FILE] [--workers N]
+    python benchmarks/build_corpus.py [--text FILE] [--workers N] [--tokenizer NAME] [--lines KIND]
 
 Runs `data_tools.build_corpus` in a separate process, and samples the memory of that process and its
 workers. Prints one JSON line per build, and one with the ratio of the peaks: memory must grow
-with the number of word types, not with the length of the text. Without --text, 10 million words of
+with the number of word types, not with the length of the text. `parent_share` is the processor
+time of the parent process as a share of that of its workers. Without --text, 10 million words of
 Zipf-like text are generated.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import subprocess
@@ -29,7 +31,9 @@ SAMPLE_SECONDS = 0.02
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--text", type=Path, help="tokenized plain text, one sentence per line")
+    parser.add_argument(
+        "--text", type=Path, help="plain text, with one sentence or document per line"
+    )
     parser.add_argument(
         "--words", type=int, default=10_000_000, help="words to generate without --text"
     )
@@ -37,7 +41,14 @@ def main() -> None:
         "--types", type=int, default=300_000, help="word types to generate without --text"
     )
     parser.add_argument("--workers", type=int, default=2, help="worker processes (default: 2)")
+    parser.add_argument(
+        "--tokenizer", default="whitespace", help="tokenizer of the build (default: whitespace)"
+    )
+    parser.add_argument(
+        "--lines", default="sentences", help="sentences or documents (default: sentences)"
+    )
     args = parser.parse_args()
+    flags = ["--workers", str(args.workers), "--tokenizer", args.tokenizer, "--lines", args.lines]
     peaks = []
     with tempfile.TemporaryDirectory(prefix="bilm-benchmark-") as name:
         directory = Path(name)
@@ -46,7 +57,7 @@ def main() -> None:
             text = directory / "generated.txt"
             generate(text, args.words, args.types)
         for repeats in REPEATS:
-            result = measure(text, repeats, args.workers, directory)
+            result = measure(text, repeats, directory, flags)
             peaks.append(result["peak_mib"])
             print(json.dumps(result), flush=True)
     print(json.dumps({"peak_ratio": round(peaks[-1] / peaks[0], 3)}))
@@ -66,7 +77,7 @@ def generate(path: Path, num_words: int, num_types: int) -> None:
             num_words -= len(words)
 
 
-def measure(text: Path, repeats: int, workers: int, directory: Path) -> dict[str, object]:
+def measure(text: Path, repeats: int, directory: Path, flags: list[str]) -> dict[str, object]:
     """Build a corpus from `text`, repeated `repeats` times, and return the measurements."""
     repeated, output = directory / "repeated.txt", directory / "corpus"
     with open(repeated, "wb") as target:
@@ -74,12 +85,16 @@ def measure(text: Path, repeats: int, workers: int, directory: Path) -> dict[str
             with open(text, "rb") as source:
                 shutil.copyfileobj(source, target, 1 << 20)
     command = [sys.executable, "-m", "data_tools.build_corpus", "--input", str(repeated)]
-    command += ["--output", str(output), "--tokenizer", "whitespace", "--workers", str(workers)]
+    command += ["--output", str(output), *flags]
     start = time.perf_counter()
     process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    peak = 0
+    peak, parent, children = 0, 0.0, dict[int, float]()
     while process.poll() is None:
         peak = max(peak, resident_bytes(process))
+        with contextlib.suppress(psutil.Error):  # a process has just ended
+            parent = cpu_seconds(process)
+            for child in process.children(recursive=True):
+                children[child.pid] = cpu_seconds(child)
         time.sleep(SAMPLE_SECONDS)
     seconds = time.perf_counter() - start
     if process.returncode:
@@ -91,11 +106,19 @@ def measure(text: Path, repeats: int, workers: int, directory: Path) -> dict[str
         "repeats": repeats,
         "words": words,
         "types": manifest["num_types"],
-        "workers": workers,
         "seconds": round(seconds, 2),
         "words_per_second": round(words / seconds),
         "peak_mib": round(peak / 2**20),
+        "worker_cpu_seconds": round(sum(children.values()), 1),
+        "parent_cpu_seconds": round(parent, 2),
+        "parent_share": round(parent / max(sum(children.values()), 1e-9), 4),
     }
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """Return the processor time of a process, without its children."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def resident_bytes(process: psutil.Process) -> int:

@@ -18,6 +18,7 @@ EXTRAS = {
     "sentencepiece": "data",
     "zstandard": "data",
     "pyarrow": "parquet",
+    "distributed": "dask",
     "gensim": "downstream",
     "matplotlib": "downstream",
     "scipy": "downstream",

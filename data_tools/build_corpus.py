@@ -21,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_tokenizer_flags(parser)
     flags.add_vocabulary_flags(parser)
     flags.add_shard_flags(parser)
+    flags.add_run_flags(parser)
     args = parser.parse_args(argv)
     options = CorpusOptions(
         text=flags.text_options(args),
@@ -28,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         vocabulary=flags.vocabulary_options(args),
         shards=flags.shard_options(args),
         output=flags.output_options(args),
+        run=flags.run_options(args),
     )
     from data_tools.building.build import build_corpus, print_summary
 

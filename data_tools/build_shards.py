@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     flags.add_output_flags(parser)
     flags.add_tokenizer_flags(parser)
     flags.add_shard_flags(parser)
+    flags.add_run_flags(parser)
     args = parser.parse_args(argv)
     options = CorpusOptions(
         text=flags.text_options(args),
@@ -40,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         vocabulary=GivenVocabulary(args.vocab, args.allow_unsorted_vocab),
         shards=flags.shard_options(args),
         output=flags.output_options(args),
+        run=flags.run_options(args),
     )
     tokenizer = options.tokenizer
     if tokenizer.name == "sentencepiece" and tokenizer.sentencepiece_model is None:

@@ -54,16 +54,20 @@ def build_vocab(
     output: OutputOptions,
 ) -> None:
     """Write the vocabulary of the text and its counts, and print a summary."""
-    from data_tools.building.build import prepare_tokenizer, total_peak
-    from data_tools.building.counting import FinalOrder, count_text
+    from data_tools.building.first_pass import count_text
+    from data_tools.building.tasks import TaskRunner
+    from data_tools.building.workers import start_engine
 
     start = time.monotonic()
     _check_output(output)
-    with tempfile.TemporaryDirectory(prefix="bilm-") as directory:
-        counter, peaks = count_text(prepare_tokenizer(text, tokenizer, Path(directory)))
-        if not counter.counts.sum():
+    with (
+        tempfile.TemporaryDirectory(prefix="bilm-") as directory,
+        start_engine(text.num_workers) as engine,
+    ):
+        runner = TaskRunner(engine)
+        order = count_text(text, tokenizer, Path(directory), runner)
+        if not order.counts.sum():
             raise CorpusError("the input contains no words to train on")
-        order = FinalOrder(counter, None)
         size = order.vocabulary_size(vocabulary.max_words, vocabulary.min_count)
         model = None
         if tokenizer.name == "sentencepiece":
@@ -73,7 +77,8 @@ def build_vocab(
     except OSError as e:
         raise CorpusError(f"cannot write {output.path}: {e.strerror}") from None
     words = int(order.counts.sum())
-    unknown = int(order.counts[size:].sum()) + int(order.counts[order.types.index(UNKNOWN_WORD)])
+    unknown_id = order.types.index(UNKNOWN_WORD.encode())
+    unknown = int(order.counts[size:].sum()) + int(order.counts[unknown_id])
     seconds = time.monotonic() - start
     print(
         f"{output.path}: {size:,} of {len(order.types):,} types, {words:,} training words, "
@@ -81,7 +86,7 @@ def build_vocab(
     )
     print(
         f"{seconds:,.1f} s, {words / seconds:,.0f} words/s, peak memory "
-        f"{total_peak(peaks) / 2**20:,.0f} MiB"
+        f"{runner.total_peak() / 2**20:,.0f} MiB"
     )
 
 
@@ -99,10 +104,11 @@ def _write(order: FinalOrder, size: int, model: bytes | None, path: Path) -> Non
         with atomic_file(path.with_suffix(".model")) as temporary:
             temporary.write_bytes(model)
     counts_file = path.with_suffix(".counts.tsv")
+    words = [word.decode() for word in order.types[:size]]
     with atomic_file(counts_file) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        for word, count in zip(order.types[:size], order.counts[:size].tolist(), strict=True):
+        for word, count in zip(words, order.counts[:size].tolist(), strict=True):
             file.write(f"{word}\t{count}\n")
-    Vocabulary(order.types[:size]).write(path)
+    Vocabulary(words).write(path)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,9 @@ from data_tools.reading.options import (
     DEFAULT_SHARD_WORDS,
     PUBLISHED_VOCABULARY_SIZE,
     OutputOptions,
+    RunOptions,
     ShardOptions,
+    Share,
     TextOptions,
     TokenizerOptions,
     VocabularyOptions,
@@ -162,6 +164,35 @@ def add_shard_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_run_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags for several machines."""
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="run on the workers of this Dask scheduler, such as tcp://host:8786, which must see "
+        "the same files (default: run on this machine)",
+    )
+    parser.add_argument(
+        "--part",
+        type=_share,
+        metavar="K/N",
+        help="only read and tokenize the K-th of N shares of the input; the same command without "
+        "--part completes the corpus",
+    )
+
+
+def _share(text: str) -> Share:
+    number, separator, total = text.partition("/")
+    if not (separator and number.isdecimal() and total.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form K/N, such as 3/16")
+    return Share(int(number), int(total))
+
+
+def run_options(args: argparse.Namespace) -> RunOptions:
+    """Return where to run the build."""
+    return RunOptions(args.scheduler, args.part)
+
+
 def text_options(args: argparse.Namespace) -> TextOptions:
     """Find the input files and return the options for reading them."""
     share, heldout_files = _read_heldout(args.heldout, args.format)
@@ -172,6 +203,8 @@ def text_options(args: argparse.Namespace) -> TextOptions:
         raise ConfigError("--heldout contains all files of --input; leave one or more to train on")
     if heldout_files:
         inputs = [replace(file, split=TRAIN) for file in inputs] + heldout_files
+    if getattr(args, "scheduler", None) is not None:  # its workers have other directories
+        inputs = [replace(file, path=file.path.absolute()) for file in inputs]
     return TextOptions(
         inputs=tuple(inputs),
         lines=args.lines,

@@ -11,6 +11,7 @@ only for the sample and by `--verify`.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import sys
 from collections.abc import Sequence
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bilm.distributed.process import num_cores
 from bilm.errors import ConfigError, run_command
-from data_tools.reading.progress import Progress
 
 if TYPE_CHECKING:
     from bilm.corpus.reader import Corpus
@@ -67,18 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def verify(corpus: Corpus) -> None:
     """Check every digest, and report progress."""
-    total = sum(file.bytes for file in corpus.manifest.files.values())
-    total += sum(shard.bytes for split in corpus.splits.values() for shard in split.shards)
-    done = 0
-    with Progress("verify", total) as progress:
+    from bilm.corpus.verification import verify_corpus
 
-        def add(num_bytes: int) -> None:
-            nonlocal done
-            done += num_bytes
-            progress.update(done, 0)
-
-        corpus.verify(progress=add)
-    print(f"verified: all {total:,} bytes match the digests in corpus.json", file=sys.stderr)
+    write_line = functools.partial(print, file=sys.stderr, flush=True)
+    total = verify_corpus(corpus, full=True, num_threads=num_cores(), write_line=write_line)
+    write_line(f"verified: all {total:,} bytes match the digests in corpus.json")
 
 
 def inspect(corpus: Corpus, num_words: int, num_samples: int, seed: int) -> dict[str, Any]:

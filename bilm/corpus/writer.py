@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,21 +40,22 @@ from bilm.files.writing import write_text
 from bilm.text.characters import SPECIAL_WORDS
 from bilm.text.tokenizers import TokenizerSpec
 
+BLOCK_WORDS = 8192
+
 _SPECIAL_BYTES = {word.encode() for word in SPECIAL_WORDS}
 
 
 def write_lexicon(directory: Path, types: Iterable[bytes], counts: npt.NDArray[np.int64]) -> None:
     """Write the lexicon of `types`, which start with the special words, and their counts."""
-    lengths = []
-    with open(directory / BYTES_FILE, "xb") as file:
-        for word_id, word in enumerate(types):
-            if not word or (word_id < len(_SPECIAL_BYTES)) != (word in _SPECIAL_BYTES):
-                raise ValueError(
-                    f"type {word_id} is {word!r}; types must not be empty, and exactly the first "
-                    f"ones must be {' '.join(SPECIAL_WORDS)}, in any order"
-                )
-            file.write(word)
-            lengths.append(len(word))
+    words = list(types)
+    num_special = len(_SPECIAL_BYTES)
+    if (
+        not all(words)
+        or set(words[:num_special]) != _SPECIAL_BYTES
+        or not _SPECIAL_BYTES.isdisjoint(words[num_special:])
+    ):
+        _reject_types(words)
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
     if len(lengths) != len(counts) or len(lengths) < len(SPECIAL_WORDS):
         raise ValueError(
             f"there are {len(lengths)} types and {len(counts)} counts; their numbers must be equal "
@@ -62,8 +63,33 @@ def write_lexicon(directory: Path, types: Iterable[bytes], counts: npt.NDArray[n
         )
     offsets = np.zeros(len(lengths) + 1, dtype="<i8")
     np.cumsum(lengths, out=offsets[1:])
+    (directory / BYTES_FILE).write_bytes(b"".join(words))
     (directory / OFFSETS_FILE).write_bytes(npy_bytes(offsets))
     (directory / COUNTS_FILE).write_bytes(npy_bytes(np.asarray(counts, dtype="<i8")))
+
+
+def _reject_types(words: list[bytes]) -> None:
+    """Raise ValueError for the first word that is empty or at a wrong position."""
+    for word_id, word in enumerate(words):
+        if not word or (word_id < len(_SPECIAL_BYTES)) != (word in _SPECIAL_BYTES):
+            raise ValueError(
+                f"type {word_id} is {word!r}; types must not be empty, and exactly the first "
+                f"ones must be {' '.join(SPECIAL_WORDS)}, in any order"
+            )
+
+
+def block_ends(lengths: Ids, block_words: int, last: bool) -> Iterator[tuple[int, int]]:
+    """Yield the end of each full block of sentences of `lengths`, in sentences and in words.
+
+    With `last`, the remaining sentences are a block too.
+    """
+    ends = np.cumsum(lengths, dtype=np.int64)
+    sentence, word, total = 0, 0, int(lengths.sum(dtype=np.int64))
+    while sentence < len(ends) and (last or total - word > block_words):
+        stop = int(ends.searchsorted(word + block_words, side="right"))
+        sentence = max(stop, sentence + 1)
+        word = int(ends[sentence - 1])
+        yield sentence, word
 
 
 class SplitWriter:
@@ -74,7 +100,7 @@ class SplitWriter:
     """
 
     def __init__(
-        self, directory: Path, split: str, shard_words: int, block_words: int = 8192
+        self, directory: Path, split: str, shard_words: int, block_words: int = BLOCK_WORDS
     ) -> None:
         if shard_words < 1 or block_words < 1:
             raise CorpusError(
@@ -88,7 +114,7 @@ class SplitWriter:
         self._ids: Ids = np.empty(0, dtype="<i4")  # sentences that are not in a block yet
         self._lengths: Ids = np.empty(0, dtype="<i4")
         self._num_blocks = 0
-        self._shard: _ShardWriter | None = None
+        self._shard: ShardWriter | None = None
         self._shards: list[ShardInfo] = []
 
     def add(self, ids: Ids, lengths: Ids) -> None:
@@ -129,12 +155,8 @@ class SplitWriter:
 
     def _write_blocks(self, last: bool) -> None:
         """Write full blocks of at least one sentence; with `last`, also write the remainder."""
-        ends = np.cumsum(self._lengths, dtype=np.int64)
         sentence, word = 0, 0
-        while sentence < len(ends) and (last or ends[-1] - word > self._block_words):
-            stop = int(np.searchsorted(ends, word + self._block_words, side="right"))
-            stop = max(stop, sentence + 1)
-            end = int(ends[stop - 1])
+        for stop, end in block_ends(self._lengths, self._block_words, last):
             self._write_block(self._ids[word:end], self._lengths[sentence:stop])
             sentence, word = stop, end
         self._ids, self._lengths = self._ids[word:], self._lengths[sentence:]
@@ -148,7 +170,7 @@ class SplitWriter:
                     f"with {self._shard_words} words per shard there would be more than "
                     f"{MAX_SHARDS:,} shards; use larger shards"
                 )
-            self._shard = _ShardWriter(self._directory / shard_name(self._split, len(self._shards)))
+            self._shard = ShardWriter(self._directory / shard_name(self._split, len(self._shards)))
         self._shard.add(f"{self._num_blocks:08d}", ids, lengths)
         self._num_blocks += 1
 
@@ -158,7 +180,7 @@ class SplitWriter:
             self._shard = None
 
 
-class _ShardWriter:
+class ShardWriter:
     """Writes one tar file, and records the offsets of the arrays in it."""
 
     def __init__(self, path: Path) -> None:
@@ -216,11 +238,13 @@ def write_manifest(
     options: dict[str, Any],
     vocabulary_size: int,
     splits: dict[str, SplitInfo],
+    counts_unknown: bool = True,
 ) -> None:
     """Write `corpus.json`, which completes a corpus, after all other files.
 
-    Counts the words outside the vocabulary in the shards on disk, and opens the corpus, so that no
-    build can end with a corpus that `Corpus.open` would reject.
+    Counts the words outside the vocabulary in the shards on disk, unless `splits` contain their
+    numbers, and opens the corpus, so that no build can end with a corpus that `Corpus.open` would
+    reject.
     """
     num_types = len(np.load(directory / OFFSETS_FILE, mmap_mode="r", allow_pickle=False)) - 1
     lexicon = Lexicon(directory, num_types, lambda name: _mapped(directory / name))
@@ -233,8 +257,9 @@ def write_manifest(
         "vocabulary_size": vocabulary_size,
         "num_types": num_types,
         "splits": {
-            name: split.model_dump()
-            | {"unknown_words": _count_unknown(directory, split, vocabulary_size, lexicon)}
+            name: _with_unknown(directory, split, vocabulary_size, lexicon).model_dump()
+            if counts_unknown
+            else split.model_dump()
             for name, split in splits.items()
         },
     }
@@ -252,9 +277,9 @@ def _mapped(path: Path) -> Bytes:
     return map_file(path, path.stat().st_size, CorpusError)
 
 
-def _count_unknown(
+def _with_unknown(
     directory: Path, split: SplitInfo, vocabulary_size: int, lexicon: Lexicon
-) -> int:
+) -> SplitInfo:
     total = 0
     begin_sentence, end_sentence, unknown = lexicon.special_ids
     for shard in split.shards:
@@ -272,4 +297,4 @@ def _count_unknown(
                     f"{end_sentence}; boundary words are implied"
                 )
             total += int(np.count_nonzero((ids >= vocabulary_size) | (ids == unknown)))
-    return total
+    return split.model_copy(update={"unknown_words": total})

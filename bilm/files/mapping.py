@@ -14,8 +14,9 @@ import mmap
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +26,6 @@ from bilm.errors import BilmError, CorpusError
 Bytes = npt.NDArray[np.uint8]
 
 Ids = npt.NDArray[np.int32]
-
-# Device, inode, size and modification time: these change when a file is written or replaced.
-Stamp = tuple[int, int, int, int]
 
 _HASH_STEP_BYTES = 1 << 24
 
@@ -40,6 +38,16 @@ _NPY_HEADER = re.compile(
     rb"'shape': \((?P<length>\d{1,18}),\), \} *\n",
     re.DOTALL,
 )
+
+
+class Stamp(NamedTuple):
+    """The fields of a file's status that change when it is written or replaced."""
+
+    device: int
+    inode: int
+    bytes: int
+    modified_ns: int
+    changed_ns: int  # of the content or the status; programs cannot set it
 
 
 def map_file(path: Path, num_bytes: int, error: type[BilmError]) -> Bytes:
@@ -79,14 +87,22 @@ def stamp(path: Path) -> Stamp | None:
         status = path.stat(follow_symlinks=False)
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return Stamp(
+        status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    )
 
 
-def sha256(data: Bytes) -> str:
-    """Return the sha256 of mapped bytes, hashed in chunks so that other threads can run."""
+def sha256(data: Bytes, progress: Callable[[int], object] | None = None) -> str:
+    """Return the sha256 of mapped bytes, hashed in chunks while other threads run.
+
+    `progress` is called after each chunk with its number of bytes.
+    """
     digest = hashlib.sha256()
     for start in range(0, len(data), _HASH_STEP_BYTES):
-        digest.update(data[start : start + _HASH_STEP_BYTES].data)
+        chunk = data[start : start + _HASH_STEP_BYTES]
+        digest.update(chunk.data)
+        if progress is not None:
+            progress(len(chunk))
     return digest.hexdigest()
 
 

@@ -44,6 +44,14 @@ def sync_tree(directory: Path) -> None:
         sync_directory(Path(parent))
 
 
+def cache_directory() -> Path:
+    """Return the user's directory for files that can be made again at any time."""
+    chosen = os.environ.get("BILM_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bilm"
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path; on success it becomes `path`, on failure it is removed."""
@@ -166,11 +174,24 @@ def exclusive_lock(path: Path, error: type[BilmError], message: str) -> Iterator
     Raise OSError if the file cannot be created, is a directory, or is a symbolic link (through
     which a file could be created elsewhere).
     """
+    with _locked(path, fcntl.LOCK_EX, error, message):
+        yield
+
+
+@contextmanager
+def shared_lock(path: Path, error: type[BilmError], message: str) -> Iterator[None]:
+    """Lock the file `path` like `exclusive_lock`, together with other shared locks."""
+    with _locked(path, fcntl.LOCK_SH, error, message):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, kind: int, error: type[BilmError], message: str) -> Iterator[None]:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             raise error(message) from None
         yield

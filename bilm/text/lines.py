@@ -27,6 +27,7 @@ from typing import Any, BinaryIO, Literal, Protocol
 from bilm.errors import ConfigError, CorpusError
 from bilm.extras import require
 from bilm.files.reading import open_regular
+from bilm.text.spans import Span, SpanReader
 
 BLOCK_BYTES = 1 << 16
 
@@ -88,13 +89,18 @@ class LineReader:
         for block in self.blocks():
             yield from block.lines()
 
-    def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[LineBlock]:
-        """Yield the lines in blocks of about `block_bytes`; the last one may lack a line ending."""
+    def blocks(
+        self, block_bytes: int = BLOCK_BYTES, span: Span | None = None
+    ) -> Iterator[LineBlock]:
+        """Yield the lines in blocks of about `block_bytes`; the last one may lack a line ending.
+
+        A `span` limits them to a part of the file.
+        """
         # With this bound, only the first line of a block can be too long.
         block_bytes = min(block_bytes, self._max_line_bytes)
-        line = 1
+        line = 1 if span is None else span.first_line
         pending = bytearray()
-        with self._open() as stream:
+        with self._open(span) as stream:
             while block := self._read(stream, block_bytes, line):
                 first_end = block.find(b"\n")
                 added = len(block) if first_end < 0 else first_end
@@ -136,10 +142,13 @@ class LineReader:
                     return
 
     @contextmanager
-    def _open(self) -> Iterator[_Readable]:
-        """Open the file as a stream of decompressed UTF-8."""
+    def _open(self, span: Span | None = None) -> Iterator[_Readable]:
+        """Open the file, or a span of it, as a stream of decompressed UTF-8."""
         with open_regular(self.path, CorpusError) as raw:
             self._raw: BinaryIO = raw
+            if span is not None:
+                yield SpanReader(raw, span)
+                return
             yield _Utf8Reader(_decompress(raw, self.path), self.encoding, self._errors)
 
     def _read(self, stream: _Readable, size: int, line: int) -> bytes:

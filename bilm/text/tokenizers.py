@@ -4,13 +4,15 @@ A corpus, and every model trained on it, records its tokenizer, so that both acc
 record is a `TokenizerSpec` in a JSON file and, for sentencepiece, the file `tokenizer.model` next
 to it.
 
-sacremoses and sentencepiece are imported only when a tokenizer that needs them is created.
+sentencepiece is imported when a tokenizer that needs it is created, and sacremoses when a text is
+tokenized, because it imports slowly and models often read words.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
@@ -19,6 +21,7 @@ from pydantic import model_validator
 from bilm.errors import BilmError, CheckpointError, TokenizerError
 from bilm.extras import require
 from bilm.files.sections import Section
+from bilm.text.moses import CachedMoses
 
 SENTENCEPIECE_FILE = "tokenizer.model"
 
@@ -107,17 +110,15 @@ class MosesTokenizer(_WordTokenizer):
 
     def __init__(self, lowercase: bool = False, language: str = _MOSES_LANGUAGE) -> None:
         require_tokenizer_package("moses")
-        from sacremoses import MosesTokenizer as Moses
-
         super().__init__(TokenizerSpec(name="moses", lowercase=lowercase, language=language))
-        self._moses = Moses(lang=language)
+        self._language = language
+
+    @cached_property
+    def _moses(self) -> CachedMoses:
+        return CachedMoses(self._language)
 
     def tokenize(self, text: str) -> list[str]:
-        text = text.lower() if self.spec.lowercase else text
-        words: list[str] = self._moses.tokenize(text, escape=False)
-        # Moses splits only at ASCII separators. Also split at other Unicode whitespace, because a
-        # vocabulary file has one word per line.
-        return " ".join(words).split()
+        return self._moses.tokenize(text.lower() if self.spec.lowercase else text)
 
 
 class SentencePieceTokenizer:

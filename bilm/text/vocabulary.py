@@ -93,6 +93,8 @@ class Vocabulary:
                 f"{source} is not a vocabulary: its first lines must be {' '.join(SPECIAL_WORDS)}, "
                 "in any order, one word per line, followed by the other words by descending count"
             )
+        if " ".join(self.words).split() == [*self.words] and len({*self.words}) == len(self.words):
+            return special_ids
         seen: dict[str, int] = {}
         for line, word in enumerate(self.words, 1):
             if word.strip() != word or len(word.split()) != 1:

@@ -1,64 +1,192 @@
-"""Shuffle any number of sentences or documents uniformly, using the memory of one bucket.
+"""Shuffle any number of sentences or documents uniformly, in workers with the memory of one bucket.
 
-Each line (a sentence or a document) is appended to a random bucket, which is a file; then the
-buckets are shuffled in memory, one at a time. A random bucket and a random order inside it
-give a uniformly random order of all lines. Bucket files are opened for each append and closed
-again, so their number is not limited.
+Each line (a sentence or a document) gets a random bucket, and each bucket is shuffled in memory. A
+random bucket and a random order inside it give a uniformly random order of all lines. Two tasks:
+
+    scatter_part   sorts the lines of a part by bucket, in runs of about `RUN_WORDS` words
+    fill_bucket    collects the lines of a bucket from all parts, and shuffles them
+
+The random numbers are one sequence over all parts; a task starts with its state before the part.
+Without a shuffle, `copy_part` writes the lines of each part as one bucket.
 
 Cost: one write and one read of the text as ids (4 bytes per word), about 25 M words per second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_tools.building.spool import Int32, Sentences, join, read_batches, write_record
+from bilm.errors import CorpusError
+from bilm.files.writing import atomic_directory
+from data_tools.building.merging import Ranges
+from data_tools.building.spool import (
+    Int32,
+    Sentences,
+    join,
+    part_directory,
+    read_batches,
+    read_records,
+    write_record,
+)
+from data_tools.building.workers import Usage
 
 BUCKET_WORDS = 1 << 21
+
+RUN_WORDS = 1 << 21
+
+_RUNS_FILE = "runs"
+
+# The files of a bucket, both int32.
+IDS_FILE, LENGTHS_FILE = "ids.bin", "lengths.bin"
 
 Positions = npt.NDArray[np.int64]
 
 
-def shuffle(
-    batches: Iterable[Sentences],
-    num_words: int,
-    by: str,
-    seed: tuple[int, ...],
-    directory: Path,
-    bucket_words: int = BUCKET_WORDS,
-) -> Iterator[Sentences]:
-    """Yield `batches`, `num_words` words in total, with sentences or documents (`by`) shuffled."""
-    num_buckets = max(1, -(-num_words // bucket_words))
-    random = np.random.default_rng([*seed, 0])
-    paths = [directory / f"bucket-{index}" for index in range(num_buckets)]
-    for batch in batches:
-        if by == "sentences":
-            ones = np.ones(len(batch.lengths), dtype=np.int32)
-            batch = batch._replace(sentences_per_line=ones)
-        _scatter(batch, random.integers(num_buckets, size=len(batch.sentences_per_line)), paths)
-    for index, path in enumerate(paths):
-        if not path.exists():
-            continue
-        bucket = join(list(read_batches(path, num_words)))
-        path.unlink()
-        random = np.random.default_rng([*seed, 1, index])
-        yield take_lines(bucket, random.permutation(len(bucket.sentences_per_line)))
+@dataclass(frozen=True)
+class SplitShuffle:
+    """How the lines of a split are shuffled."""
+
+    split: str
+    by: str  # "sentences" or "documents"
+    seed: tuple[int, ...]
+    num_buckets: int
+
+    @classmethod
+    def of(cls, split: str, by: str, seed: tuple[int, ...], num_words: int) -> SplitShuffle:
+        """Return the shuffle of a split of `num_words` words."""
+        return cls(split, by, seed, max(1, -(-num_words // BUCKET_WORDS)))
+
+    def random(self) -> np.random.Generator:
+        """Return the source of the buckets of all lines."""
+        return np.random.default_rng([*self.seed, 0])
+
+    def states(self, num_lines: list[int]) -> list[dict[str, Any]]:
+        """Return the state of the source before each part, given the units in each part."""
+        random, states = self.random(), []
+        for count in num_lines:
+            states.append(dict(random.bit_generator.state))
+            random.integers(self.num_buckets, size=count)
+        return states
 
 
-def _scatter(batch: Sentences, buckets: Positions, paths: list[Path]) -> None:
-    """Append each line of `batch` to the file of its bucket."""
-    order = np.argsort(buckets, kind="stable")
-    ends = np.cumsum(np.bincount(buckets, minlength=len(paths)))
-    start = 0
-    for path, end in zip(paths, ends.tolist(), strict=True):
-        if end > start:
-            with open(path, "ab") as file:
-                write_record(file, take_lines(batch, order[start:end]))
-        start = end
+@dataclass(frozen=True)
+class PartIds:
+    """The sentences of an encoded part, and the tables that lead to final ids."""
+
+    part: Path
+    ranges: Ranges
+    final: Path  # of each type, in the order of their bytes
+
+    def batches(self, split: str) -> Iterator[Sentences]:
+        """Yield the sentences of a split with their final ids."""
+        final_ids = np.fromfile(self.final, np.int32)[self.ranges.places(self.part)]
+        for batch in read_batches(self.part / split, RUN_WORDS):
+            yield batch._replace(ids=final_ids[batch.ids])
+
+
+@dataclass(frozen=True)
+class ScatterTask:
+    """A part, a shuffle with its state before the part, and the directory to write."""
+
+    ids: PartIds
+    shuffle: SplitShuffle
+    state: dict[str, Any]
+    directory: Path
+
+
+def scatter_part(task: ScatterTask) -> Usage:
+    """Write the lines of a split in runs that are sorted by bucket, and an index of them."""
+    if not task.directory.exists():
+        with atomic_directory(task.directory, CorpusError, overwrite=True) as directory:
+            _scatter(task, directory / _RUNS_FILE)
+    return Usage.of_this_process()
+
+
+def _scatter(task: ScatterTask, path: Path) -> None:
+    shuffle, random = task.shuffle, task.shuffle.random()
+    random.bit_generator.state = task.state
+    with open(path, "wb") as file, open(path.with_suffix(".index"), "wb") as index:
+        for batch in task.ids.batches(shuffle.split):
+            if shuffle.by == "sentences":
+                ones = np.ones(len(batch.lengths), dtype=np.int32)
+                batch = batch._replace(sentences_per_line=ones)
+            buckets = random.integers(shuffle.num_buckets, size=len(batch.sentences_per_line))
+            order = np.argsort(buckets, kind="stable")
+            ends = np.cumsum(np.bincount(buckets, minlength=shuffle.num_buckets))
+            positions, start = [file.tell()], 0
+            for end in ends.tolist():
+                if end > start:
+                    write_record(file, take_lines(batch, order[start:end]))
+                positions.append(file.tell())
+                start = end
+            index.write(np.array(positions, dtype=np.int64).tobytes())
+
+
+@dataclass(frozen=True)
+class BucketTask:
+    """A bucket to collect from the parts in `scattered`, and the directory to write."""
+
+    shuffle: SplitShuffle
+    bucket: int
+    scattered: Path
+    num_parts: int
+    directory: Path
+
+
+def fill_bucket(task: BucketTask) -> Usage:
+    """Collect and shuffle the lines of a bucket."""
+    if not task.directory.exists():
+        shuffle, records = task.shuffle, list[Sentences]()
+        for part in range(task.num_parts):
+            records += _records_of(part_directory(task.scattered, part) / _RUNS_FILE, task)
+        bucket = join(records)
+        random = np.random.default_rng([*shuffle.seed, 1, task.bucket])
+        order = random.permutation(len(bucket.sentences_per_line))
+        with atomic_directory(task.directory, CorpusError, overwrite=True) as directory:
+            _write_bucket(directory, [take_lines(bucket, order)])
+    return Usage.of_this_process()
+
+
+def _records_of(path: Path, task: BucketTask) -> Iterator[Sentences]:
+    """Yield the lines of the bucket in one part, run by run."""
+    index_file = path.with_suffix(".index")
+    if not index_file.stat().st_size:
+        return
+    index = np.memmap(index_file, np.int64, mode="r").reshape(-1, task.shuffle.num_buckets + 1)
+    with open(path, "rb") as file:
+        for start, end in index[:, task.bucket : task.bucket + 2].tolist():
+            file.seek(start)
+            yield from read_records(file, end)
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """A split of a part to write as a bucket, in the order of the text."""
+
+    ids: PartIds
+    split: str
+    directory: Path
+
+
+def copy_part(task: CopyTask) -> Usage:
+    """Write the lines of a part as a bucket."""
+    if not task.directory.exists():
+        with atomic_directory(task.directory, CorpusError, overwrite=True) as directory:
+            _write_bucket(directory, task.ids.batches(task.split))
+    return Usage.of_this_process()
+
+
+def _write_bucket(directory: Path, batches: Iterator[Sentences] | list[Sentences]) -> None:
+    with open(directory / IDS_FILE, "wb") as ids, open(directory / LENGTHS_FILE, "wb") as lengths:
+        for batch in batches:
+            ids.write(batch.ids.tobytes())
+            lengths.write(batch.lengths.tobytes())
 
 
 def take_lines(sentences: Sentences, order: Positions) -> Sentences:

@@ -1,8 +1,6 @@
 """Store sentences on disk between counting and writing: records of int32 arrays.
 
-A record is three counts (words, sentences, lines) and the three arrays of `Sentences`. A spool is
-written and read once, from front to back, so it needs the memory of one batch regardless of its
-size.
+A record is three counts (words, sentences, lines) and the three arrays of `Sentences`.
 """
 
 from __future__ import annotations
@@ -36,6 +34,7 @@ class Spool:
         self.path = path
         self.num_words = 0
         self.num_sentences = 0
+        self.num_lines = 0
         self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Self:
@@ -46,17 +45,13 @@ class Spool:
     ) -> None:
         self._file.close()
 
-    def append(self, sentences: Sentences) -> None:
-        """Write one record, unless it is empty."""
-        if len(sentences.lengths):
+    def append(self, sentences: Sentences, is_stored: bool = True) -> None:
+        """Count the sentences, and write them as one record unless there are none."""
+        self.num_words += len(sentences.ids)
+        self.num_sentences += len(sentences.lengths)
+        self.num_lines += len(sentences.sentences_per_line)
+        if is_stored and len(sentences.lengths):
             write_record(self._file, sentences)
-            self.num_words += len(sentences.ids)
-            self.num_sentences += len(sentences.lengths)
-
-    def read(self, batch_words: int) -> Iterator[Sentences]:
-        """Yield the records, joined into batches of at least `batch_words` (except the last)."""
-        self._file.close()
-        yield from read_batches(self.path, batch_words)
 
 
 def write_record(file: BinaryIO, sentences: Sentences) -> None:
@@ -68,16 +63,22 @@ def write_record(file: BinaryIO, sentences: Sentences) -> None:
         file.write(array.tobytes())
 
 
+def read_records(file: BinaryIO, end: int | None = None) -> Iterator[Sentences]:
+    """Yield the records of `file` from its position up to the position `end`, or all."""
+    while (end is None or file.tell() < end) and (header := file.read(_HEADER_BYTES)):
+        sizes = np.frombuffer(header, dtype=np.int64).tolist()
+        arrays = [np.frombuffer(file.read(4 * size), dtype=np.int32) for size in sizes]
+        yield Sentences(*arrays)
+
+
 def read_batches(path: Path, batch_words: int) -> Iterator[Sentences]:
     """Yield the records of the file at `path`, joined into batches of at least `batch_words`."""
     batch: list[Sentences] = []
     num_words = 0
     with open(path, "rb") as file:
-        while header := file.read(_HEADER_BYTES):
-            sizes = np.frombuffer(header, dtype=np.int64).tolist()
-            arrays = [np.frombuffer(file.read(4 * size), dtype=np.int32) for size in sizes]
-            batch.append(Sentences(*arrays))
-            num_words += sizes[0]
+        for record in read_records(file):
+            batch.append(record)
+            num_words += len(record.ids)
             if num_words >= batch_words:
                 yield join(batch)
                 batch, num_words = [], 0
@@ -87,4 +88,11 @@ def read_batches(path: Path, batch_words: int) -> Iterator[Sentences]:
 
 def join(batch: list[Sentences]) -> Sentences:
     """Concatenate several records."""
+    if not batch:
+        return Sentences(*(np.empty(0, dtype=np.int32) for _ in Sentences._fields))
     return Sentences(*(np.concatenate(arrays) for arrays in zip(*batch, strict=True)))
+
+
+def part_directory(parent: Path, part: int) -> Path:
+    """Return the directory of a part, a bucket or a shard by its number."""
+    return parent / f"{part:06d}"

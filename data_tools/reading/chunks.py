@@ -1,9 +1,7 @@
 """Read input files, in all formats of `bilm/text/records.py`, as chunks of texts.
 
-A chunk is about 1 MiB of consecutive texts of one file with their line numbers, so that any
-worker can process any chunk and still name the file and the line in an error. The reading process
-decompresses, decodes and parses; only JSON Lines, whose records are lines, are parsed by the
-workers.
+A chunk is about 1 MiB of consecutive texts of one file with their line numbers, so that an
+error can name the file and the line.
 
 Cost: one chunk in memory, regardless of the size of the file (for Parquet, one row group).
 """
@@ -12,18 +10,22 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bilm.errors import CorpusError
 from bilm.text.lines import Errors, LineReader, require_decompressor
 from bilm.text.parquet import require_pyarrow
 from bilm.text.records import checked_value, choose_field, place_of, read_rows
+from bilm.text.spans import Span
 from bilm.text.tables import Format, format_of, json_fields
 
 CHUNK_BYTES = 1 << 20
 
 DEFAULT_FIELD = "text"
+
+# The formats with one text per line, which can be read from the start of any line.
+LINE_FORMATS = ("text", "jsonl")
 
 _HINT = ", or use --errors replace"
 
@@ -92,21 +94,37 @@ def read_chunks(
     """
     bytes_before = 0
     for file in files:
-        is_empty = True
-        reader = LineReader(file.path, errors, hint=_ENCODING_HINT, encoding=encoding)
-        field = choose_field(reader, file.format, fields)
-        is_by_line = file.format in ("text", "jsonl")
-        parts = _read_lines(reader) if is_by_line else _read_cells(reader, file, field, errors)
-        for texts, line_numbers in parts:
-            is_empty = False
-            yield Chunk(file, field, texts, line_numbers, bytes_before + reader.bytes_read)
-        bytes_before += reader.bytes_read
-        if is_empty:
-            raise CorpusError(f"{file.path} is empty; remove it from the input")
+        bytes_read = 0
+        for chunk in read_file(file, fields, errors, encoding):
+            bytes_read = chunk.bytes_read
+            yield replace(chunk, bytes_read=bytes_before + bytes_read)
+        bytes_before += bytes_read
 
 
-def _read_lines(reader: LineReader) -> Iterator[tuple[list[str], Sequence[int]]]:
-    for block in reader.blocks(CHUNK_BYTES):
+def read_file(
+    file: InputFile,
+    fields: Sequence[str],
+    errors: Errors,
+    encoding: str | None,
+    span: Span | None = None,
+) -> Iterator[Chunk]:
+    """Yield the texts of one file, or of a `span` of a file with one text per line."""
+    is_empty = True
+    reader = LineReader(file.path, errors, hint=_ENCODING_HINT, encoding=encoding)
+    field = choose_field(reader, file.format, fields)
+    if file.format in LINE_FORMATS:
+        parts = _read_lines(reader, span)
+    else:
+        parts = _read_cells(reader, file, field, errors)
+    for texts, line_numbers in parts:
+        is_empty = False
+        yield Chunk(file, field, texts, line_numbers, reader.bytes_read)
+    if is_empty:
+        raise CorpusError(f"{file.path} is empty; remove it from the input")
+
+
+def _read_lines(reader: LineReader, span: Span | None) -> Iterator[tuple[list[str], Sequence[int]]]:
+    for block in reader.blocks(CHUNK_BYTES, span):
         lines = block.lines()
         yield lines, range(block.first_line, block.first_line + len(lines))
 

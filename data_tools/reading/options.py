@@ -12,7 +12,8 @@ from bilm.text.characters import SPECIAL_WORDS
 from bilm.text.lines import Errors, check_encoding
 from bilm.text.records import check_fields
 from bilm.text.tokenizers import TokenizerName, TokenizerSpec
-from data_tools.reading.chunks import DEFAULT_FIELD, Chunk, InputFile, read_chunks
+from data_tools.reading.chunks import DEFAULT_FIELD, Chunk, InputFile, read_chunks, read_file
+from data_tools.reading.parts import Part
 
 PUBLISHED_VOCABULARY_SIZE = 793_471
 
@@ -53,6 +54,10 @@ class TextOptions:
     def chunks(self, inputs: Iterable[InputFile]) -> Iterator[Chunk]:
         """Read `inputs`, which are some or all of the input files."""
         return read_chunks(inputs, self.fields, self.errors, self.encoding)
+
+    def part_chunks(self, part: Part) -> Iterator[Chunk]:
+        """Read one part of the input."""
+        return read_file(part.file, self.fields, self.errors, self.encoding, part.span)
 
     @property
     def heldout(self) -> float | str:
@@ -131,6 +136,35 @@ class OutputOptions:
 
 
 @dataclass(frozen=True)
+class Share:
+    """A share of the parts of the input: every `total`-th part from `number` (from 1)."""
+
+    number: int
+    total: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= self.total:
+            raise ConfigError(
+                f"--part is {self}; the first number must be at least 1 and at most the second"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.total}"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where a build runs: here, on a Dask cluster, or here for a share of the parts only."""
+
+    scheduler: str | None = None
+    share: Share | None = None
+
+    def __post_init__(self) -> None:
+        if self.scheduler is not None and self.share is not None:
+            raise ConfigError("--scheduler and --part exclude each other; use one of them")
+
+
+@dataclass(frozen=True)
 class CorpusOptions:
     """All options of a corpus."""
 
@@ -139,8 +173,17 @@ class CorpusOptions:
     vocabulary: VocabularyOptions | GivenVocabulary
     shards: ShardOptions
     output: OutputOptions
+    run: RunOptions = RunOptions()
 
     def __post_init__(self) -> None:
+        needs_model = self.tokenizer.name == "sentencepiece" and (
+            self.tokenizer.sentencepiece_model is None
+        )
+        if self.run.share is not None and needs_model:
+            raise ConfigError(
+                "--part with --tokenizer sentencepiece requires --sentencepiece-model; train a "
+                "model with build_vocab"
+            )
         self.output.reject_inputs_inside(self.text.inputs)
         if self.shards.shuffle == "documents" and self.text.lines != "documents":
             raise ConfigError(

@@ -95,14 +95,14 @@ def test_full_disk_keeps_the_old_corpus(tmp_path: Path, limit: int) -> None:
 
 
 def start_build(tmp_path: Path, *flags: str) -> psutil.Popen:
-    """Start a build with two workers, and wait until they have returned their first chunks."""
+    """Start a build with two workers, and wait until both encode a part."""
     text = tmp_path / "a.txt"
-    text.write_text("It's a raw text, isn't it? Mr. Smith's (big) dog.\n" * 100_000)
+    text.write_text("It's a raw text, isn't it? Mr. Smith's (big) dog.\n" * 170_000)
     args = ["--input", str(text), "--output", str(tmp_path / "corpus"), "--workers", "2"]
     command = [sys.executable, "-m", "data_tools.build_corpus", *args, *flags]
     building = psutil.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while not any(p.stat().st_size for p in tmp_path.glob(".corpus.*/work/train")):
+    while len(list(tmp_path.glob(".corpus.build/parts/.*/train"))) < 2:
         assert building.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -120,12 +120,16 @@ def test_killed_build_leaves_no_output_and_no_process(tmp_path: Path) -> None:
     assert not (tmp_path / "corpus").exists()
     (tmp_path / "a.txt").write_text("It's raw.\n" * 10)
     Corpus.open(build(tmp_path / "a.txt", tmp_path / "corpus", "--heldout", 0)).verify()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "corpus"]
 
 
-def test_reports_a_dead_worker(tmp_path: Path) -> None:
-    building = start_build(tmp_path)
+def test_repeats_the_part_of_a_dead_worker(tmp_path: Path) -> None:
+    building = start_build(tmp_path, "--heldout", "0")
     max(building.children(), key=lambda child: child.memory_info().rss).kill()
     _, errors = building.communicate(timeout=60)
-    assert building.returncode == 2
-    assert "a worker process died" in errors
-    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert building.returncode == 0, errors
+    args = ["--tokenizer", "moses", "--min-count", 3, "--heldout", 0]
+    expected = build(tmp_path / "a.txt", tmp_path / "expected", *args)
+    assert digests(tmp_path / "corpus") == digests(expected)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["a.txt", "corpus", "expected"]

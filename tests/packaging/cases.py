@@ -72,6 +72,13 @@ WITH_EXTRA = {
         "tasks neighbours --model run --text text.txt --word bank --output neighbours --tokenized",
     ),
 }
+# By extra. The commands also need a cluster, so they are only run without the extra.
+WITH_CLUSTER = {
+    "dask": (
+        "data build-corpus --tokenizer whitespace --heldout 0 --input text.txt --output c7 "
+        "--scheduler tcp://127.0.0.1:1",
+    ),
+}
 
 
 def write_files(directory: Path) -> None:

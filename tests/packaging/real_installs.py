@@ -15,15 +15,17 @@ import venv
 from pathlib import Path
 
 from tests.conftest import ROOT
-from tests.packaging.cases import WITH_EXTRA, WITHOUT_EXTRAS, write_files
+from tests.packaging.cases import WITH_CLUSTER, WITH_EXTRA, WITHOUT_EXTRAS, write_files
 from tests.packaging.environments import Environment
+
+EXTRAS = (*WITH_EXTRA, *WITH_CLUSTER)
 
 
 def main() -> int:
     """Install the wheel in the given directory with each extra, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path, help="directory of the wheel")
-    parser.add_argument("--extras", default=",".join(["", *WITH_EXTRA]), help="extras to check")
+    parser.add_argument("--extras", default=",".join(["", *EXTRAS]), help="extras to check")
     arguments = parser.parse_args()
     (wheel,) = arguments.directory.glob("bilm-*.whl")
     failures = 0
@@ -43,8 +45,10 @@ def check_extra(directory: Path, wheel: Path, extra: str) -> int:
     for other, lines in WITH_EXTRA.items():
         check = succeeds if other == extra else reports_missing
         failed += [line for line in lines if not check(environment, line)]
+    missing = [line for other, lines in WITH_CLUSTER.items() if other != extra for line in lines]
+    failed += [line for line in missing if not reports_missing(environment, line)]
     size = sum(file.stat().st_size for file in environment.packages.rglob("*") if file.is_file())
-    num_lines = len(WITHOUT_EXTRAS) + sum(map(len, WITH_EXTRA.values()))
+    num_lines = len(WITHOUT_EXTRAS) + sum(map(len, WITH_EXTRA.values())) + len(missing)
     print(
         f"bilm[{extra}]: installed in {seconds:.0f} s, {size / 2**20:,.0f} MiB; "
         f"{num_lines - len(failed)} of {num_lines} commands as expected",

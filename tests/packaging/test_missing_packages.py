@@ -13,11 +13,16 @@ from bilm.commands.main import COMMANDS
 from bilm.errors import MissingPackageError
 from bilm.extras import EXTRAS, require
 from tests.conftest import ROOT
-from tests.packaging.cases import WITH_EXTRA, WITHOUT_EXTRAS, write_files
+from tests.packaging.cases import WITH_CLUSTER, WITH_EXTRA, WITHOUT_EXTRAS, write_files
 from tests.packaging.environments import Environment, build_sdist, build_wheel, create
 
 PACKAGES = {"sklearn": "scikit-learn"}  # where it is not the name of the module
-NEEDS = [(extra, line) for extra, lines in WITH_EXTRA.items() for line in lines]
+NEEDS = [
+    (extra, line)
+    for cases in (WITH_EXTRA, WITH_CLUSTER)
+    for extra, lines in cases.items()
+    for line in lines
+]
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +39,8 @@ def test_modules_are_in_their_extras() -> None:
     for module, extra in EXTRAS.items():
         names = [re.split(r"[<>=]", requirement)[0] for requirement in extras[extra]]
         assert PACKAGES.get(module, module) in names
-    assert extras["all"] == ["bilm[train,data,parquet,downstream]"]
-    assert set(EXTRAS.values()) == {"train", "data", "parquet", "downstream"}
+    assert extras["all"] == ["bilm[train,data,parquet,dask,downstream]"]
+    assert set(EXTRAS.values()) == {"train", "data", "parquet", "dask", "downstream"}
 
 
 def test_require_names_every_missing_module(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_sdist_contains_all_sources(sdist: Path) -> None:
 
 
 def sources() -> set[str]:
-    suffixes = (".py", ".c", ".json", ".typed")
+    suffixes = (".py", ".c", ".h", ".json", ".typed")
     paths = (path for name in SOURCES for path in (ROOT / name).rglob("*"))
     return {str(path.relative_to(ROOT)) for path in paths if path.suffix in suffixes}
 

@@ -17,6 +17,7 @@ from bilm.files.writing import (
     atomic_file,
     exclusive_lock,
     reject_existing,
+    shared_lock,
     write_text,
 )
 from tests.conftest import ROOT
@@ -160,6 +161,24 @@ def test_lock_is_exclusive_until_released(tmp_path: Path) -> None:
             hold_twice(path)
     with exclusive_lock(path, OutputError, "it is locked"):
         assert path.is_file()
+
+
+def test_several_processes_share_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with shared_lock(path, OutputError, "it is locked"):
+        with shared_lock(path, OutputError, "it is locked"):
+            pass
+        with (
+            pytest.raises(OutputError, match="it is locked"),
+            exclusive_lock(path, OutputError, "it is locked"),
+        ):
+            pass
+    with (
+        pytest.raises(OutputError, match="it is locked"),
+        exclusive_lock(path, OutputError, "it is locked"),
+        shared_lock(path, OutputError, "it is locked"),
+    ):
+        pass
 
 
 def test_lock_does_not_follow_links(tmp_path: Path) -> None:

@@ -1,39 +1,24 @@
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bilm.errors import CorpusError
-from data_tools.building.counting import FinalOrder, TypeCounter, rank_correlation
+from data_tools.building.counting import FinalOrder, rank_correlation
 from tests.data_tools.corpus_building import build
 
 
-def test_adds_counts_of_many_types() -> None:
-    random = np.random.default_rng(0)
-    counter, expected = TypeCounter(), Counter[str]()
-    seen: dict[str, int] = {}
-    for _ in range(20):
-        words = [f"w{i}" for i in np.unique(random.integers(0, 300_000, 10_000)).tolist()]
-        counts = random.integers(0, 5, len(words))
-        ids = counter.add(words, counts)
-        expected.update(dict(zip(words, counts.tolist(), strict=True)))
-        for word, provisional in zip(words, ids.tolist(), strict=True):
-            assert seen.setdefault(word, provisional) == provisional
-    assert len(counter) > 1 << 16  # the array of counts has grown
-    assert counter.types == list(seen)
-    assert dict(zip(counter.types, counter.counts.tolist(), strict=True)) == dict(expected)
-
-
 def test_sorts_types_by_decreasing_count() -> None:
-    counter = TypeCounter()
-    counter.add(["b", "é", "z", "a", "<UNK>", "rare"], np.array([2, 2, 5, 2, 1, 0]))
-    order = FinalOrder(counter, None)
-    assert order.types == ["<S>", "</S>", "<UNK>", "z", "a", "b", "é", "rare"]
+    types = ["</S>", "<S>", "<UNK>", "a", "b", "rare", "z", "é"]
+    counts = np.array([0, 0, 1, 2, 2, 0, 5, 2])
+    head = np.array([1, 0, 2], dtype=np.int32)
+    order = FinalOrder([word.encode() for word in types], counts, head)
+    found = [word.decode() for word in order.types]
+    assert found == ["<S>", "</S>", "<UNK>", "z", "a", "b", "é", "rare"]
     assert order.counts.tolist() == [0, 0, 1, 5, 2, 2, 2, 0]
-    assert [order.types[i] for i in order.final_ids] == counter.types
+    assert [found[i] for i in order.final_ids] == types
     assert order.vocabulary_size(100, 1) == 7
     assert order.vocabulary_size(5, 1) == 5
     assert order.vocabulary_size(100, 3) == 4

@@ -1,44 +1,108 @@
 from __future__ import annotations
 
+import itertools
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from data_tools.building.shuffle import shuffle, take_lines
-from tests.data_tools.building.documents import DOCUMENTS, documents_of, join_documents
+from data_tools.building import shuffle as module
+from data_tools.building.merging import MergeTask, Ranges, merge_range
+from data_tools.building.shuffle import (
+    BucketTask,
+    PartIds,
+    ScatterTask,
+    SplitShuffle,
+    fill_bucket,
+    scatter_part,
+    take_lines,
+)
+from data_tools.building.spool import Sentences, Spool, part_directory
+from data_tools.building.word_types import PLACES_FILE, write_types
+from tests.data_tools.building.documents import DOCUMENTS, join_documents
+
+
+def write_parts(directory: Path, parts: list[list[Sentences]]) -> list[PartIds]:
+    """Write parts that all have the types 0 to 999, whose final ids are the same numbers."""
+    types, counts = [b"%03d" % i for i in range(1000)], np.zeros(1000, dtype=np.int64)
+    for number, batches in enumerate(parts):
+        part = part_directory(directory / "parts", number)
+        part.mkdir(parents=True)
+        places = write_types(part, types, counts)
+        (part / PLACES_FILE).write_bytes(places.tobytes())
+        with Spool(part / "train") as spool:
+            for batch in batches:
+                spool.append(batch)
+    (directory / "final").write_bytes(places.tobytes())
+    merged = part_directory(directory / "ranges", 0)
+    merge_range(MergeTask(directory / "parts", len(parts), (b"", None), merged))
+    ranges = Ranges(directory / "ranges", 1)
+    return [
+        PartIds(part_directory(directory / "parts", number), ranges, directory / "final")
+        for number in range(len(parts))
+    ]
+
+
+def shuffled(
+    directory: Path, parts: list[list[Sentences]], by: str, seed: tuple[int, ...]
+) -> list[list[int]]:
+    """Return the sentences of `parts` in shuffled order."""
+    num_words = sum(len(batch.ids) for part in parts for batch in part)
+    shuffle = SplitShuffle.of("train", by, seed, num_words)
+    field = "lengths" if by == "sentences" else "sentences_per_line"
+    counts = [sum(len(getattr(batch, field)) for batch in part) for part in parts]
+    all_ids = write_parts(directory, parts)
+    for number, (ids, state) in enumerate(zip(all_ids, shuffle.states(counts), strict=True)):
+        scatter_part(ScatterTask(ids, shuffle, state, part_directory(directory / "s", number)))
+    found = []
+    for bucket in range(shuffle.num_buckets):
+        output = part_directory(directory / "b", bucket)
+        fill_bucket(BucketTask(shuffle, bucket, directory / "s", len(parts), output))
+        words = iter(np.fromfile(output / module.IDS_FILE, np.int32).tolist())
+        lengths = np.fromfile(output / module.LENGTHS_FILE, np.int32).tolist()
+        found += [list(itertools.islice(words, length)) for length in lengths]
+    shutil.rmtree(directory)
+    return found
 
 
 @pytest.mark.parametrize("bucket_words", [1, 17, 100, 10**6])
 @pytest.mark.parametrize("by", ["sentences", "documents"])
-def test_keeps_the_words_of_a_line_together(tmp_path: Path, bucket_words: int, by: str) -> None:
-    batches = [join_documents(DOCUMENTS[:90]), join_documents(DOCUMENTS[90:])]
-    num_words = sum(len(batch.ids) for batch in batches)
-    shuffled = documents_of(list(shuffle(batches, num_words, by, (0, 0), tmp_path, bucket_words)))
-    expected = DOCUMENTS if by == "documents" else [[s] for document in DOCUMENTS for s in document]
-    assert shuffled != expected
-    assert Counter(map(str, shuffled)) == Counter(map(str, expected))
-    assert list(tmp_path.iterdir()) == []
+def test_keeps_the_words_of_a_line_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket_words: int, by: str
+) -> None:
+    monkeypatch.setattr(module, "BUCKET_WORDS", bucket_words)
+    monkeypatch.setattr(module, "RUN_WORDS", 40)
+    batches = [join_documents(DOCUMENTS[start : start + 20]) for start in range(0, 200, 20)]
+    found = shuffled(tmp_path / "a", [batches[:4], [], batches[4:]], by, (0, 0))
+    in_order = [sentence for document in DOCUMENTS for sentence in document]
+    assert found != in_order
+    assert Counter(map(str, found)) == Counter(map(str, in_order))
+    if by == "documents":  # all sentences of a document are equal, and documents differ
+        groups = [list(group) for _, group in itertools.groupby(found)]
+        assert Counter(map(str, groups)) == Counter(map(str, DOCUMENTS))
 
 
-def test_order_depends_on_the_seed(tmp_path: Path) -> None:
-    batch = join_documents(DOCUMENTS)
+def test_order_depends_on_the_seed_and_not_on_the_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BUCKET_WORDS", 50)
+    whole = [[join_documents(DOCUMENTS)]]
+    parts = [[join_documents(DOCUMENTS[:70])], [join_documents(DOCUMENTS[70:])]]
     orders = [
-        documents_of(list(shuffle([batch], len(batch.ids), "documents", seed, tmp_path, 50)))
-        for seed in ((1, 0), (1, 0), (2, 0))
+        shuffled(tmp_path / "a", parts, "documents", seed)
+        for parts, seed in ((whole, (1, 0)), (parts, (1, 0)), (whole, (2, 0)))
     ]
     assert orders[0] == orders[1] != orders[2]
 
 
-def test_all_orders_are_equally_likely(tmp_path: Path) -> None:
+def test_all_orders_are_equally_likely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUCKET_WORDS", 2)
+    monkeypatch.setattr("os.fsync", lambda _: None)  # thousands of small files
     batch = join_documents([[[1]], [[2]], [[3]]])
     orders = Counter(
-        tuple(
-            word
-            for part in shuffle([batch], 3, "sentences", (seed,), tmp_path, 2)
-            for word in part.ids
-        )
+        tuple(word for [word] in shuffled(tmp_path / "a", [[batch]], "sentences", (seed,)))
         for seed in range(1200)
     )
     assert len(orders) == 6

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from data_tools.building.spool import Spool
+from data_tools.building.spool import Spool, read_batches
 from tests.data_tools.building.documents import DOCUMENTS, documents_of, join_documents
 
 
@@ -11,8 +11,9 @@ def test_reads_written_records(tmp_path: Path) -> None:
         for document in DOCUMENTS:
             spool.append(join_documents([document]))
         spool.append(join_documents([]))
-    batches = list(spool.read(50))
+    batches = list(read_batches(spool.path, 50))
     assert documents_of(batches) == DOCUMENTS
     assert all(len(batch.ids) >= 50 for batch in batches[:-1])
     assert spool.num_words == sum(len(batch.ids) for batch in batches)
     assert spool.num_sentences == sum(len(batch.lengths) for batch in batches)
+    assert spool.num_lines == len(DOCUMENTS)

@@ -3,77 +3,116 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bilm.errors import CorpusError
-from data_tools.building.workers import ordered_map
+from bilm.errors import ConfigError, CorpusError
+from data_tools.building.workers import (
+    DaskCluster,
+    LostWorkerError,
+    Processes,
+    start_engine,
+)
 
 
-def slow_square(delay: float) -> Callable[[int], int]:
-    def square(item: int) -> int:
-        time.sleep(delay * (item % 3))
-        return item * item
-
-    return square
+def slow_square(item: int) -> int:
+    time.sleep(0.01 * (item % 3))
+    return item * item
 
 
-def fail_at(number: int) -> Callable[[int], int]:
-    def fail(item: int) -> int:
-        if item == number:
-            raise CorpusError(f"item {item} is bad")
-        return item
+def fail_late(item: int) -> int:
+    """Fail at two items, of which the first one fails later."""
+    if item == 4:
+        time.sleep(0.5)
+    if item in (4, 5):
+        raise CorpusError(f"item {item} is bad")
+    return item
 
-    return fail
+
+def die_once(marker: Path) -> int:
+    """Kill this process, unless the file `marker` says that this has happened."""
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return os.getpid()
 
 
-def die_while_sending(number: int) -> Callable[[int], bytes]:
-    """Return a function that kills its process while it sends a large result."""
+def die_while_sending(marker: Path | None) -> bytes:
+    """Kill this process while it sends a large result, unless the file `marker` exists."""
+    if marker is None or marker.exists():
+        return b""
+    marker.touch()
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    return bytes(50_000_000)
 
-    def answer(item: int) -> bytes:
-        if item == number:
-            import threading
 
-            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
-        return bytes(50_000_000) if item == number else b""
+def die(_: int) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    return answer
+
+def run(function: Callable[[Any], Any], items: list[Any], workers: int = 2) -> list[Any]:
+    with Processes(workers) as engine:
+        return list(engine.map(function, items))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-@pytest.mark.parametrize("count", [0, 1, 17])
-def test_results_are_in_order(workers: int, count: int) -> None:
-    results = list(ordered_map(slow_square, 0.01, range(count), workers))
-    assert results == [i * i for i in range(count)]
+def test_results_are_in_order(workers: int) -> None:
+    with start_engine(workers) as engine:
+        for count in (0, 1, 17):  # the processes are reused
+            results = list(engine.map(slow_square, range(count)))
+            assert results == [i * i for i in range(count)]
+    assert not multiprocessing.active_children()
 
 
-def test_raises_error_at_the_failing_item() -> None:
-    results = ordered_map(fail_at, 4, range(10), 2)
-    assert [next(results) for _ in range(4)] == [0, 1, 2, 3]
-    with pytest.raises(CorpusError, match="item 4 is bad"):
-        next(results)
+def test_raises_the_first_error_in_order() -> None:
+    with Processes(3) as engine:
+        results = engine.map(fail_late, range(10))
+        assert [next(results) for _ in range(4)] == [0, 1, 2, 3]
+        with pytest.raises(CorpusError, match="item 4 is bad"):
+            next(results)
 
 
-def test_detects_worker_killed_while_sending() -> None:
-    received: list[bytes] = []
+def test_repeats_the_task_of_a_dead_worker(tmp_path: Path) -> None:
+    [pid] = run(die_once, [tmp_path / "marker"])
+    assert (tmp_path / "marker").exists()
+    assert pid != os.getpid()
 
-    def read() -> None:
-        for result in ordered_map(die_while_sending, 3, range(10), 2):
-            received.append(result)
-            if len(received) == 3:
-                time.sleep(1.0)  # not reading, so that a part of the result is in the pipe
 
-    with pytest.raises(CorpusError, match="a worker process died"):
-        read()
-    # If the worker dies early, sending its next item fails, one result earlier.
-    assert received in ([b""] * 2, [b""] * 3)
+def test_repeats_the_task_of_a_worker_killed_while_sending(tmp_path: Path) -> None:
+    with Processes(2) as engine:
+        results = engine.map(die_while_sending, [None, tmp_path / "marker"])
+        assert next(results) == b""
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "marker").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(1.0)  # not reading, so that a part of the result is in the pipe
+        assert next(results) == b""
+
+
+def test_fails_if_several_workers_die_with_a_task() -> None:
+    with pytest.raises(LostWorkerError, match=r"3 worker processes died.*fewer --workers"):
+        run(die, [0])
 
 
 def test_closing_early_ends_the_workers() -> None:
-    results = ordered_map(slow_square, 0.0, iter(range(10**9)), 2)
-    assert next(results) == 0
-    assert multiprocessing.active_children()
-    results.close()  # type: ignore[attr-defined]
+    with Processes(2) as engine:
+        assert next(engine.map(slow_square, range(10**5))) == 0
+        assert multiprocessing.active_children()
     assert not multiprocessing.active_children()
+
+
+def test_rejects_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed", reason="dask is not installed: pip install 'bilm[dask]'")
+    monkeypatch.setattr("data_tools.building.workers.CONNECT_SECONDS", 0.5)
+    with pytest.raises(
+        ConfigError, match=r"cannot connect to --scheduler tcp://127\.0\.0\.1:1.*start"
+    ):
+        DaskCluster("tcp://127.0.0.1:1")
+    with pytest.raises(ConfigError, match=r"cannot connect to --scheduler nothing://here.*correct"):
+        DaskCluster("nothing://here")
