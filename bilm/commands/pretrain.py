@@ -47,6 +47,7 @@ class Options:
     overrides: tuple[str, ...]
     fresh: bool
     allow_changes: bool
+    verify: bool
     plan: bool
     vocabulary_size: int | None
     words: int | None
@@ -87,8 +88,10 @@ def main() -> int:
         configure_process()
         from bilm.training.setup import dry_run
 
-        return dry_run(config)
-    result = train(config, fresh=options.fresh, allow_changes=options.allow_changes)
+        return dry_run(config, options.verify)
+    result = train(
+        config, fresh=options.fresh, allow_changes=options.allow_changes, verify=options.verify
+    )
     return 0 if result.is_finished else STOPPED_EXIT_CODE
 
 
@@ -113,7 +116,7 @@ def _train_with_restarts(config: Config, options: Options) -> int:
         num_restarts=options.restarts,
         probe_seconds=options.probe_seconds,
         flags=("--config", str(options.config), *changes, *options.overrides),
-        first_flags=("--fresh",) if options.fresh else (),
+        first_flags=(*("--fresh",) * options.fresh, *("--verify",) * options.verify),
     )
     _set_up_logging(0)
     return run_with_restarts(config, own)
@@ -166,6 +169,12 @@ def _parse() -> Options:
         help="resume even if settings that affect the result, such as the learning rate, have "
         "changed",
     )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="hash every file of the corpus, also files that have not changed since they were "
+        "verified",
+    )
     _add_plan_flags(parser)
     parser.add_argument(
         "--dry-run", action="store_true", help="run one step with the real shapes and write nothing"
@@ -179,6 +188,7 @@ def _parse() -> Options:
         overrides=tuple(arguments.override),
         fresh=arguments.fresh,
         allow_changes=arguments.allow_changes,
+        verify=arguments.verify,
         plan=arguments.plan,
         vocabulary_size=arguments.vocabulary_size,
         words=arguments.words,

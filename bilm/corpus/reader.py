@@ -56,7 +56,7 @@ class Corpus:
             tables = [np.empty(0, BLOCK_DTYPE), *(shard.table for shard in split.shards)]
             self._blocks[name] = np.concatenate(tables)
             self._shard_of_block[name] = [s.name for s in split.shards for _ in s.blocks]
-        self.files = CorpusFiles(path, infos)
+        self.files = CorpusFiles(path, infos, manifest.fingerprint)
         self.lexicon = Lexicon(path, manifest.num_types, self.files.map)
 
     @classmethod
@@ -123,17 +123,16 @@ class Corpus:
         return known
 
     def verify(
-        self, split: str | None = None, progress: Callable[[int], None] | None = None
+        self, split: str | None = None, progress: Callable[[int], object] | None = None
     ) -> None:
         """Check the sha256 of every file; with `split`, skip the shards of other splits.
 
-        `progress` is called after each file with its number of bytes.
+        `progress` is called with the number of bytes verified since the last call.
+        `bilm.corpus.verification` skips files that have not changed since they were verified.
         """
         shards = [] if split is None else [shard.name for shard in self.split(split).shards]
-        for name in self.files if split is None else [*self.manifest.files, *shards]:
-            self.files.verify(name, again=True)
-            if progress is not None:
-                progress(self.files.num_bytes(name))
+        names = self.files if split is None else [*self.manifest.files, *shards]
+        self.files.verify_all(names, progress=progress)
         _ = self.vocabulary
 
     def blocks(self, split: str) -> BlockTable:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import psutil
-import torch
 
 from bilm.kernels.full_softmax import MAX_CHUNK_LOGITS
 from bilm.model.config import LstmConfig, ModelConfig
-from bilm.model.language_model import BiLm, shape_only_model
+from bilm.model.language_model import BiLm
 from bilm.training.config import Config
 from bilm.training.optimizers import STATE_NAMES
 
@@ -62,13 +61,14 @@ class Memory:
 def loaded_libraries_bytes() -> float:
     """Load what a run loads, and return the memory of this process.
 
-    Some of it is loaded by the first model on the meta device, and by the first step.
+    Some of it is loaded by DeepSpeed's engine, and by the first step.
     """
+    import torch._dynamo
+
     import bilm.training.setup  # noqa: F401
 
     lstm = LstmConfig(dim=2, projection_dim=1, num_layers=1)
     config = ModelConfig(characters=None, lstm=lstm)
-    shape_only_model(config, 3)
     model, zeros = BiLm(config, 3), torch.zeros(config.num_directions, 1, 1, dtype=torch.long)
     losses, _ = model(zeros[0, 0], zeros, zeros, model.zero_state(1))
     losses.sum().backward()

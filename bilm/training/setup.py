@@ -18,7 +18,9 @@ from bilm.corpus.batches import BatchStream
 from bilm.corpus.global_batch import GlobalBatch, RankShare
 from bilm.corpus.manifest import HELDOUT, TRAIN
 from bilm.corpus.reader import Corpus
+from bilm.corpus.verification import verify_corpus
 from bilm.distributed.engine import Engine, EngineSettings
+from bilm.distributed.process import num_cores
 from bilm.distributed.ranks import Ranks, Timeouts, join_ranks
 from bilm.distributed.signals import StopRequest
 from bilm.errors import CheckpointError, ConfigError, CorpusError
@@ -56,10 +58,11 @@ def run_to_end(
     on_metrics: Callable[[dict[str, Any]], object] | None,
     fresh: bool,
     allow_changes: bool,
+    verify: bool,
 ) -> TrainResult:
     """Train, or resume the run in `train.output_dir`; see `bilm.train`."""
     directory = Path(config.train.output_dir)
-    with prepare(config, fresh, allow_changes) as run:
+    with prepare(config, fresh, allow_changes, verify) as run:
         with run.parts.ranks.fail_together():
             if run.parts.ranks.is_first:
                 start, num_steps = run.state.progress.step, run.parts.num_steps
@@ -79,12 +82,12 @@ def run_to_end(
     )
 
 
-def dry_run(config: Config) -> int:
+def dry_run(config: Config, verify: bool) -> int:
     """Take one optimizer step with the real shapes, in a temporary directory."""
     with tempfile.TemporaryDirectory() as directory:
         section = config.train.model_copy(update={"output_dir": directory})
         config = config.model_copy(update={"train": section})
-        with prepare(config, fresh=True) as run:
+        with prepare(config, fresh=True, verify=verify, record=False) as run:
             inputs = next(read_inputs(run.parts, 0))
             started = time.monotonic()
             sums = finish_step(run.parts, take_step(run.parts, run.state, inputs)).sums
@@ -103,16 +106,23 @@ def dry_run(config: Config) -> int:
 
 
 @contextmanager
-def prepare(config: Config, fresh: bool, allow_changes: bool = False) -> Iterator[Run]:
-    """Join the ranks, open the corpus, lock the run's directory, and build the run."""
+def prepare(
+    config: Config,
+    fresh: bool,
+    allow_changes: bool = False,
+    verify: bool = False,
+    record: bool = True,
+) -> Iterator[Run]:
+    """Join the ranks, open the corpus, lock the run's directory, and build the run.
+
+    With `verify`, every file of the corpus is hashed. With `record`, the files that were verified
+    are recorded for the next start.
+    """
     stop = StopRequest()
     timeouts = Timeouts(config.train.timeout_seconds, config.train.startup_timeout_seconds)
     with stop.listen(), join_ranks(timeouts, job=name_job(config)) as ranks:
         with ranks.fail_together():
-            corpus = Corpus.open(config.data.corpus)
-            if ranks.is_first_on_machine:
-                corpus.verify()  # every file, before anything is trained on it
-            corpus.tokenizer()  # fails now if its package, which the best model needs, is missing
+            corpus = open_corpus(config, ranks, verify, record)
             stream = open_train_stream(config, corpus, ranks)
             heldout = open_heldout(config, corpus, ranks)
         steps = config.train.num_epochs * stream.steps_per_epoch
@@ -140,6 +150,21 @@ def prepare(config: Config, fresh: bool, allow_changes: bool = False) -> Iterato
             run = build_run(parts, checkpoint)
             write_config(config, ranks)
             yield run
+
+
+def open_corpus(config: Config, ranks: Ranks, verify: bool, record: bool) -> Corpus:
+    """Return the corpus, verified by the first rank of each machine; see `prepare`."""
+    corpus = Corpus.open(config.data.corpus)
+    if ranks.is_first_on_machine:
+        verify_corpus(
+            corpus,
+            full=verify,
+            num_threads=num_cores(),  # the other ranks are waiting
+            record=record,
+            write_line=logger.info if ranks.is_first else None,
+        )
+    corpus.tokenizer()  # fails now if its package, which the best model needs, is missing
+    return corpus
 
 
 def open_train_stream(config: Config, corpus: Corpus, ranks: Ranks) -> BatchStream:

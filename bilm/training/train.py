@@ -34,13 +34,15 @@ def train(
     *,
     fresh: bool = False,
     allow_changes: bool = False,
+    verify: bool = False,
 ) -> TrainResult:
     """Train, or resume the run in `train.output_dir`, in this process.
 
     `config` is a configuration, a dictionary of its sections, a path, or the name of a shipped
     configuration. On rank 0, `on_metrics` is called with each record of metrics.jsonl as it is
     written. With `fresh`, an existing run is an error. Without `allow_changes`, so is a setting
-    that affects the result and has changed since the run was saved. The process is the only rank
+    that affects the result and has changed since the run was saved. With `verify`, all files of
+    the corpus are hashed, also those that have not changed since. The process is the only rank
     of the run, unless a launcher (`deepspeed`, `torchrun`, `srun` ...) has started it as one of
     several.
     """
@@ -53,4 +55,4 @@ def train(
     configure_process()
     from bilm.training.setup import run_to_end
 
-    return run_to_end(config, on_metrics, fresh, allow_changes)
+    return run_to_end(config, on_metrics, fresh, allow_changes, verify)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from tests.chaos.jobs import SETTINGS, kill_all, last_step, wait_until
 from tests.chaos.results import Row, row
 from tests.conftest import ROOT
 from tests.launch.launching import build_demo_corpus, launch, start
+from tests.launch.test_verification import settle
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
 TITLE = "shards corrupt, truncated, missing, swapped, or changed during a run"
@@ -44,6 +46,10 @@ def test_damaged_corpora(tmp_path: Path) -> None:
         for name, damage in {**DAMAGES, "flipped": _flip}.items():
             with results.case(f"changed during a run: {name}"):
                 _change_during_run(corpus, tmp_path / f"during-{name}", damage, rng)
+        between = {**DAMAGES, "flipped": _flip, "flipped-with-old-time": _hide}
+        for name, damage in between.items():
+            with results.case(f"changed between two starts: {name}"):
+                _change_between_starts(corpus, tmp_path / f"twice-{name}", damage, rng)
         with results.case("replaced by another corpus between two starts"):
             replaced, output = tmp_path / "between", tmp_path / "between-run" / "run"
             shutil.copytree(corpus, replaced)
@@ -104,6 +110,14 @@ def _swap(corpus: Path, _: random.Random) -> str:
     return "train-0000"
 
 
+def _hide(corpus: Path, rng: random.Random) -> str:
+    """Flip a bit and restore the modification time."""
+    times = {path: path.stat().st_mtime_ns for path in corpus.glob("train-*.tar")}
+    name = _flip(corpus, rng)
+    os.utime(corpus / name, ns=(times[corpus / name],) * 2)
+    return name
+
+
 Damage = Callable[[Path, random.Random], str]
 DAMAGES: dict[str, Damage] = {"truncated": _truncate, "missing": _remove, "swapped": _swap}
 
@@ -153,3 +167,17 @@ def _change_during_run(corpus: Path, directory: Path, damage: Damage, rng: rando
     log = output.with_suffix(".log").read_text(encoding="utf-8")
     assert "error: the corpus has changed since it was opened" in log, log[-2000:]
     assert name in log
+
+
+def _change_between_starts(
+    corpus: Path, directory: Path, damage: Damage, rng: random.Random
+) -> None:
+    """Check that damage is detected although the first start has recorded every file."""
+    copy, output = directory / "corpus", directory / "x" / "run"
+    shutil.copytree(corpus, copy)
+    settle(copy)
+    launch(copy, output, *SETTINGS, "train.max_steps=2", ranks=2)
+    assert Corpus.open(copy).files.is_verified("train-00000.tar")
+    name = damage(copy, rng)
+    done = launch(copy, output, *SETTINGS, ranks=2, code=2)
+    assert name in done.stderr

@@ -19,6 +19,7 @@ from tests.chaos.jobs import (
     wait_until,
 )
 from tests.chaos.results import Row, row
+from tests.launch.forking import train_forked
 from tests.launch.launching import assert_same_run, build_demo_corpus, launch, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
@@ -53,7 +54,7 @@ def _chain(
     """Kill a run repeatedly; its result must equal that of a run that was not killed."""
     settings = (*SETTINGS, f"train.max_steps={STEPS}")
     unbroken, broken = directory / "unbroken" / "run", directory / "broken" / "run"
-    launch(corpus, unbroken, *settings, ranks=ranks)
+    train_forked(corpus, unbroken, *settings, ranks=ranks)
     library = faults.build(directory)
     tried = results.tried
     lost = [0]

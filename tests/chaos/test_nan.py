@@ -17,6 +17,7 @@ from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.vocabulary import Vocabulary
 from tests.chaos.results import Row, row
 from tests.conftest import ROOT
+from tests.launch.forking import train_forked
 from tests.launch.launching import TINY, events, final_tensors, launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
@@ -59,7 +60,7 @@ def _poisoned(results: Row, directory: Path, line: int, ranks: int) -> None:
         assert "nothing was updated" in done.stderr
         assert "Traceback" not in done.stderr
         if step > 1:  # its weights equal those of a run of k - 1 steps
-            launch(corpus, before, *settings, f"train.max_steps={step - 1}", ranks=ranks)
+            train_forked(corpus, before, *settings, f"train.max_steps={step - 1}", ranks=ranks)
             _assert_same(final_tensors(output, step - 1), final_tensors(before, step - 1))
         bias = final_tensors(output, step - 1)["weights/softmax.bias"].flatten()
         assert torch.isnan(bias).nonzero().flatten().tolist() == [word]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bilm.corpus import verified_files
 from bilm.corpus.reader import Corpus
 from tests.bilm.corpus.corpus_editing import SENTENCES
 from tests.bilm.small_corpus import write_corpus
@@ -19,3 +20,10 @@ def corpus(tmp_path: Path) -> Corpus:
         shard_words=8,
         block_words=6,
     )
+
+
+@pytest.fixture
+def record_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Record files that were written just now, and use a cache directory of the test."""
+    monkeypatch.setattr(verified_files, "_TIME_STEP_NS", 0)
+    monkeypatch.setenv("BILM_CACHE", str(tmp_path / "cache"))

@@ -1,14 +1,16 @@
-"""The text of the `corpus` fixture, and functions that read and forge the corpus."""
+"""The text of the `corpus` fixture, and functions that read, verify and forge the corpus."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 import numpy as np
 
 from bilm.corpus.manifest import fingerprint_of
 from bilm.corpus.reader import Corpus
+from bilm.corpus.verification import verify_corpus
 
 SENTENCES = [
     line.split()
@@ -36,3 +38,12 @@ def forge(corpus: Corpus, name: str, data: bytes) -> Corpus:
     content["fingerprint"] = fingerprint_of(content)
     (corpus.path / "corpus.json").write_text(json.dumps(content))
     return Corpus.open(corpus.path)
+
+
+def hashed_bytes(path: Path) -> int:
+    """Verify a corpus as at the start of a run."""
+    return verify_corpus(Corpus.open(path))
+
+
+def total_bytes(corpus: Corpus) -> int:
+    return sum(corpus.files.num_bytes(name) for name in corpus.files)

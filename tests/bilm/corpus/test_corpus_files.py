@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -117,6 +118,7 @@ def test_block_checks_only_its_shard(corpus: Corpus, monkeypatch: pytest.MonkeyP
         looked_at.append(path.name)
         return original(path)
 
+    corpus.block("train", 0)
     monkeypatch.setattr(corpus_files, "stamp", stamp)
     corpus.block("train", 0)
     assert looked_at == ["train-00000.tar"]
@@ -131,7 +133,7 @@ def test_accepts_equal_content(corpus: Corpus) -> None:
 
 
 def test_checks_at_most_once_per_second(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(monotonic=lambda: 100.0)
+    clock = SimpleNamespace(monotonic=lambda: 100.0, time_ns=time.time_ns)
     monkeypatch.setattr(corpus_files, "time", clock)
     corpus.files.check_unchanged()
     overwrite(corpus.path / "train-00000.tar")
