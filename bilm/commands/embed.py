@@ -26,8 +26,7 @@ import hashlib
 import itertools
 import logging
 import sys
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -46,8 +45,10 @@ from bilm.text.tokenizers import require_tokenizer_package
 
 if TYPE_CHECKING:
     import torch
+    from tqdm import tqdm
 
     from bilm.distributed.ranks import Ranks
+    from bilm.embedding.background import BackgroundWriter
     from bilm.embedding.dump import EmbeddingDump
     from bilm.embedding.embedder import Embedder
     from bilm.embedding.output import Output
@@ -159,13 +160,12 @@ def _device(arguments: Arguments) -> torch.device:
 def _write(
     arguments: Arguments, job: _Job, dump: EmbeddingDump, ranks: Ranks | SingleProcess
 ) -> None:
-    """Embed the lines that are not in the dump yet, and write them, one part at a time.
+    """Embed the lines that are not in the dump yet; threads read the text and write the parts.
 
     Each part is one window, so that any number of ranks, resumed or not, computes the same batches,
     and hence the same numbers. In each round, every rank embeds one window.
     """
-    from tqdm import tqdm
-
+    from bilm.embedding.background import BackgroundWriter, read_ahead
     from bilm.embedding.text_windows import TextWindows
 
     if ranks.is_first and dump.finished:
@@ -179,46 +179,54 @@ def _write(
             job.text.texts(), tokenizer.tokenize, limits.window_words, dump.finished
         )
         job.embedder.pin_words(windows.first_words())
-    unfinished, num_words = windows.unfinished(), 0
-    with tqdm(
+    unfinished, num_words = read_ahead(windows.unfinished(), ranks.world), 0
+    with (
+        _progress_bar(arguments, ranks) as bar,
+        BackgroundWriter(dump, arguments.compression) as writer,
+        closing(unfinished),
+    ):
+        for step in itertools.count(1):
+            with ranks.fail_together():
+                shares = list(itertools.islice(unfinished, ranks.world))
+                if not shares and not dump.finished:
+                    raise CorpusError(f"{arguments.input} is empty")
+                _embed_share(arguments, job, writer, shares[ranks.rank : ranks.rank + 1])
+            ranks.note_step(step)
+            if ranks.is_first and shares:  # all ranks have written the windows before these
+                writer.join(shares[0][0])
+            dump.finished.update((number, len(lines)) for number, lines in shares)
+            num_words += sum(len(line) for _, lines in shares for line in lines)
+            bar.update(job.text.reader.bytes_read - bar.n)
+            seconds = max(bar.format_dict["elapsed"], 1e-9)
+            bar.set_postfix_str(f"{num_words / seconds:,.0f} words/s", refresh=False)
+            if len(shares) < ranks.world:
+                break
+        with ranks.fail_together():
+            writer.wait()
+
+
+def _embed_share(
+    arguments: Arguments, job: _Job, writer: BackgroundWriter, share: list[tuple[int, list[Line]]]
+) -> None:
+    """Embed this rank's window of a round, if there is one; the last one is on disk afterwards."""
+    for number, lines in share:
+        words = [line.words for line in lines]
+        arrays = job.embedder.embed(words, arguments.state, output=job.output)
+        writer.write(number, arrays, lines)
+    if not share:
+        writer.wait()
+
+
+def _progress_bar(arguments: Arguments, ranks: Ranks | SingleProcess) -> tqdm[NoReturn]:
+    from tqdm import tqdm
+
+    return tqdm(
         total=arguments.input.stat().st_size,
         disable=not ranks.is_first or not (arguments.progress or sys.stderr.isatty()),
         unit="B",
         unit_scale=True,
         file=sys.stderr,
-    ) as bar:
-        for step in itertools.count(1):
-            before = len(dump.finished)
-            with ranks.fail_together():
-                shares = itertools.islice(unfinished, ranks.world)
-                num_words += _embed_round(arguments, job, dump, shares, ranks.rank)
-            ranks.note_step(step)
-            bar.update(job.text.reader.bytes_read - bar.n)
-            seconds = max(bar.format_dict["elapsed"], 1e-9)
-            bar.set_postfix_str(f"{num_words / seconds:,.0f} words/s", refresh=False)
-            if len(dump.finished) - before < ranks.world:
-                return
-
-
-def _embed_round(
-    arguments: Arguments,
-    job: _Job,
-    dump: EmbeddingDump,
-    windows: Iterable[tuple[int, list[Line]]],
-    rank: int,
-) -> int:
-    """Embed this rank's window of a round; return the number of words of all ranks."""
-    num_words = 0
-    for place, (number, lines) in enumerate(windows):
-        if place == rank:
-            words = [line.words for line in lines]
-            arrays = job.embedder.embed(words, arguments.state, output=job.output)
-            dump.write(number, arrays, lines)
-        dump.finished[number] = len(lines)
-        num_words += sum(map(len, lines))
-    if not dump.finished:
-        raise CorpusError(f"{arguments.input} is empty")
-    return num_words
+    )
 
 
 def _finish(arguments: Arguments, dump: EmbeddingDump | None) -> None:

@@ -1,46 +1,39 @@
 """Write the arrays of any number of lines to one HDF5 file; `kill -9` loses at most one part.
 
-`vector_file.py` describes the file. An HDF5 file is lost if the process is killed while writing it,
-so it is written only at the end. Until then, `OUTPUT.partial/` contains parts: safetensors files of
-a few hundred lines, each renamed into place when it is complete. A resumed run writes the parts
-that are missing, which need not be the last ones if several ranks write (`shared_dump.py`). At the
-end, the parts are joined into one HDF5 file, which is renamed to OUTPUT.
+`vector_file.py` describes the file. An HDF5 file is lost if the process is killed while writing it.
+Therefore `OUTPUT.partial/` contains parts until the end: safetensors files of a few hundred lines,
+each renamed into place when it is complete. A resumed run writes the parts that are missing, which
+need not be the last ones if several ranks write (`shared_dump.py`). The parts are joined into one
+HDF5 file, most of them while later ones are computed (`background.py`). It is renamed to OUTPUT.
 
-Cost: the arrays are written twice, the second time as fast as the disk and HDF5 allow, and twice
-the disk space is needed until the end. If the process is killed while it joins the parts, only the
-joining is repeated. Memory: one part, and the text while the parts are joined.
+Cost: the arrays are written twice, and twice the disk space is needed until the end. If the process
+is killed, only the joining is repeated. Memory: one part, and the text, for its index.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import math
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
 import numpy.typing as npt
-import torch
 
-from bilm.embedding.vector_file import Line, VectorFileWriter
+from bilm.embedding.joined_file import MAX_DATASET_OVERHEAD_BYTES, JoinedFile
+from bilm.embedding.part_files import PartFile
+from bilm.embedding.vector_file import Line
 from bilm.errors import OutputError
 from bilm.files.strict_json import read_json
 from bilm.files.writing import (
-    atomic_file,
     exclusive_lock,
     is_disk_full,
     reject_existing,
     sync_directory,
     write_text,
 )
-from bilm.pretrained.tensors import TensorFile, save_tensors
 
 FORMAT, VERSION = "bilm-embeddings", 2  # of the parts; those of version 1 have no lines
 
@@ -53,8 +46,6 @@ LOCK_FILE = "lock"  # of rank 0; that of rank 1 is "lock-1"
 LOCKED_MESSAGE = "another process is writing {}; wait until it has finished"
 
 PART_FILES = "part-" + "[0-9]" * 8 + ".safetensors"
-
-MAX_DATASET_OVERHEAD_BYTES = 1024  # of HDF5, per dataset
 
 _MAX_HEADER_BYTES = 1 << 12
 
@@ -73,6 +64,8 @@ class EmbeddingDump:
         self.directory = partial_directory(output)
         self.run = run
         self.finished = self._find_parts() if finished is None else finished
+        self._joined: JoinedFile | None = None
+        self._can_join_ahead = True
 
     @property
     def is_joined(self) -> bool:
@@ -87,97 +80,65 @@ class EmbeddingDump:
 
     def write(self, number: int, arrays: Sequence[npt.NDArray[Any]], lines: Sequence[Line]) -> None:
         """Write a part to disk: lines and their arrays."""
-        text = json.dumps([[line.text, *line.words] for line in lines], ensure_ascii=False)
-        tensors = {
-            "lines": torch.frombuffer(bytearray(text.encode("utf-8")), dtype=torch.uint8),
-            "shapes": torch.tensor([array.shape for array in arrays], dtype=torch.int64),
-            "values": torch.from_numpy(np.concatenate([array.reshape(-1) for array in arrays])),
-        }
-        needed = sum(tensor.nbytes for tensor in tensors.values())
-        with (
-            _output_errors(self.output, needed),
-            atomic_file(self._part(number)) as temporary,
-        ):
-            save_tensors(tensors, temporary)
+        needed = sum(array.nbytes for array in arrays)
+        try:
+            with _output_errors(self.output, needed):
+                self._part(number).write(arrays, lines)
+        except OutputError:
+            if self._joined is None:
+                raise
+            self.close()  # perhaps this frees enough space
+            with _output_errors(self.output, needed):
+                self._part(number).write(arrays, lines)
         self.finished[number] = len(lines)
 
+    def join_ahead(self, num_parts: int, compression: str | None) -> None:
+        """Join the first parts, all of which are on disk, so that `finish` has less to do.
+
+        If this fails, for example because of a full disk, `finish` joins all parts.
+        """
+        if self._can_join_ahead:
+            with suppress(OutputError, OSError):
+                self._join(num_parts, compression)
+                return
+            self.close()
+
     def finish(self, compression: str | None) -> None:
-        """Join the parts and rename the file to `output`."""
-        joined = self.directory / JOINED_FILE
+        """Join the remaining parts and rename the file to `output`."""
         if not self.is_joined:
-            sizes = [self._part(part).stat().st_size for part in self.finished]
-            needed = sum(sizes) + MAX_DATASET_OVERHEAD_BYTES * self.num_lines + (1 << 20)
-            with _output_errors(self.output, needed), atomic_file(joined) as temporary:
-                _check_space(joined, needed)
-                self._join(temporary, compression)
-        os.replace(joined, self.output)
+            sizes = [self._part(number).path.stat().st_size for number in self.finished]
+            needed = sum(sizes) + MAX_DATASET_OVERHEAD_BYTES * self.num_lines
+            with _output_errors(self.output, needed):
+                try:
+                    self._join(len(self.finished), compression).finish()
+                    self._joined = None
+                finally:
+                    self.close()
+        os.replace(self.directory / JOINED_FILE, self.output)
         sync_directory(self.output.parent)
         _remove(self.directory)
 
-    def _join(self, path: Path, compression: str | None) -> None:
-        with h5py.File(path, "w") as file:
-            writer = VectorFileWriter(file, self.run, compression)
-            for part in range(len(self.finished)):
-                values = self._read(part, "values")
-                shapes = self._shapes(part).tolist()
-                lines = self._lines(part)
-                if (
-                    values.ndim != 1
-                    or sum(math.prod(shape) for shape in shapes) != len(values)
-                    or len(lines) != len(shapes)
-                ):
-                    raise self._damaged(part, 'its "shapes", "values" and "lines" do not match')
-                start = 0
-                for shape, line in zip(shapes, lines, strict=True):
-                    size = math.prod(shape)
-                    writer.add(values[start : start + size].reshape(shape), line)
-                    start += size
-            writer.finish()
+    def _join(self, num_parts: int, compression: str | None) -> JoinedFile:
+        if self._joined is None:
+            self._joined = JoinedFile(self.directory / JOINED_FILE, self.run, compression)
+        for number in range(self._joined.num_parts, num_parts):
+            self._joined.add(self._part(number))
+        return self._joined
+
+    def close(self) -> None:
+        """Remove the incomplete joined file, if there is one."""
+        if self._joined is not None:
+            self._joined.discard()
+            self._joined, self._can_join_ahead = None, False
 
     def _find_parts(self) -> dict[int, int]:
         numbers = sorted(
             int(path.stem.removeprefix("part-")) for path in self.directory.glob(PART_FILES)
         )
-        return {number: len(self._shapes(number)) for number in numbers}
+        return {number: self._part(number).num_lines() for number in numbers}
 
-    def _part(self, number: int) -> Path:
-        return self.directory / f"part-{number:08d}.safetensors"
-
-    def _shapes(self, number: int) -> npt.NDArray[Any]:
-        shapes = self._read(number, "shapes")
-        if shapes.ndim != 2 or shapes.dtype != np.int64 or (shapes < 0).any():
-            raise self._damaged(number, 'its "shapes" array is invalid')
-        return shapes
-
-    def _lines(self, number: int) -> list[Line]:
-        try:
-            lines = json.loads(self._read(number, "lines").tobytes())
-            return [Line(text, words) for text, *words in lines]
-        except (ValueError, TypeError) as e:
-            raise self._damaged(number, f'its "lines" are invalid: {e}') from None
-
-    def _read(self, number: int, name: str) -> npt.NDArray[Any]:
-        try:
-            with TensorFile(self._part(number), OutputError) as file:
-                array: npt.NDArray[Any] = file.tensor(name).numpy()
-                return array
-        except (OutputError, TypeError) as e:  # TypeError: numpy lacks some types
-            raise self._damaged(number, str(e)) from None
-
-    def _damaged(self, number: int, reason: str) -> OutputError:
-        return OutputError(
-            f"{self._part(number)} is damaged: {reason}; remove {self.directory} and start again"
-        )
-
-
-def _check_space(path: Path, size: int) -> None:
-    """Fail if there is no space for `size` bytes, because HDF5 crashes on a full disk."""
-    if not hasattr(os, "posix_fallocate"):  # macOS
-        if shutil.disk_usage(path.parent).free < size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        return
-    with tempfile.TemporaryFile(dir=path.parent) as file:
-        os.posix_fallocate(file.fileno(), 0, size)
+    def _part(self, number: int) -> PartFile:
+        return PartFile(self.directory / f"part-{number:08d}.safetensors")
 
 
 def partial_directory(output: Path) -> Path:
@@ -226,7 +187,9 @@ def open_dump(output: Path, run: dict[str, Any], overwrite: bool) -> Iterator[Em
             return
         else:
             _clear(directory, everything=False)
-        yield EmbeddingDump(output, run)
+        dump = EmbeddingDump(output, run)
+        stack.callback(dump.close)
+        yield dump
 
 
 def _is_same_run(directory: Path, header: dict[str, Any], overwrite: bool) -> bool:

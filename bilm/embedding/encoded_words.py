@@ -115,13 +115,18 @@ class EncodedWords:
             self._clear()
             self._weights = weights
         self._num_requests += 1
-        new = [word for word in dict.fromkeys(words) if word not in self._slots]
-        if new:
+        try:
+            slots = self._known_slots(words)
+        except KeyError:
+            new = [word for word in dict.fromkeys(words) if word not in self._slots]
             self._make_room(words, len(new))
             self._encode(new)
-        slots = np.fromiter((self._slots[word] for word in words), np.int64, len(words))
+            slots = self._known_slots(words)
         self._last_used[slots] = self._num_requests
         return slots
+
+    def _known_slots(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
+        return np.fromiter(map(self._slots.__getitem__, words), np.int64, len(words))
 
     def _encode(self, words: list[str]) -> None:
         for start in range(0, len(words), MAX_WORDS_PER_CALL):

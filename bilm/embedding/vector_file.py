@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 import numpy.typing as npt
+from h5py import h5a, h5d, h5p, h5s, h5t
 
 INDEX = "sentence_to_index"
 
@@ -36,34 +38,54 @@ class Line:
 
 
 class VectorFileWriter:
-    """Adds lines to a new HDF5 file; `finish` completes it."""
+    """Adds lines to a new HDF5 file; `finish` completes it.
+
+    Datasets are created with the low-level functions of h5py, which are twice as fast as
+    `create_dataset` and write the same file.
+    """
 
     def __init__(self, file: h5py.File, run: dict[str, Any], compression: str | None) -> None:
         self._file = file
         self._compression = compression
         self._index: list[str] = []  # members of a JSON object
-        self._index_bytes = 0
+        self.index_bytes = 0  # of the text from which readers find a line
         self._num_words = self._num_lines = 0
+        self._properties = h5p.create(h5p.DATASET_CREATE)
+        self._properties.set_obj_track_times(False)
+        self._text_dtype = h5py.string_dtype()
+        self._text_in_file = h5t.py_create(self._text_dtype, logical=True)
+        self._text_in_memory = h5t.py_create(self._text_dtype)
+        self._one_value = h5s.create(h5s.SCALAR)
         file.attrs["bilm"] = json.dumps(run)
 
     def add(self, array: npt.NDArray[Any], line: Line) -> None:
         """Add the vectors of the next line."""
-        # HDF5 cannot chunk an empty array, and therefore cannot compress it.
-        filters = {"compression": self._compression} if self._compression and array.size else {}
         name = str(self._num_lines)
-        dataset = self._file.create_dataset(name, data=array, **filters)
-        dataset.attrs["tokens"] = " ".join(line.words)
+        # HDF5 cannot chunk an empty array, and therefore cannot compress it.
+        if self._compression and array.size:
+            dataset = self._file.create_dataset(name, data=array, compression=self._compression).id
+        else:
+            dataset = self._create(name.encode("ascii"), array)
+        tokens = h5a.create(dataset, b"tokens", self._text_in_file, self._one_value)
+        tokens.write(np.array(" ".join(line.words), self._text_dtype), self._text_in_memory)
         self._num_lines += 1
         self._num_words += len(line.words)
-        if self._index_bytes <= MAX_INDEX_BYTES:
+        if self.index_bytes <= MAX_INDEX_BYTES:
             self._index.append(f'{json.dumps(line.text.strip(), ensure_ascii=False)}: "{name}"')
-            self._index_bytes += len(self._index[-1].encode("utf-8"))
+            self.index_bytes += len(self._index[-1].encode("utf-8"))
+
+    def _create(self, name: bytes, array: npt.NDArray[Any]) -> h5d.DatasetID:
+        kind = h5t.py_create(array.dtype, logical=True)
+        space = h5s.create_simple(array.shape)
+        dataset = h5d.create(self._file.id, name, kind, space, self._properties)
+        dataset.write(h5s.ALL, h5s.ALL, np.ascontiguousarray(array), kind)
+        return dataset
 
     def finish(self) -> None:
         """Write the index of the lines, and the counts that `describe` prints."""
         self._file.attrs["num_sentences"] = self._num_lines
         self._file.attrs["num_words"] = self._num_words
-        if self._index_bytes <= MAX_INDEX_BYTES:
+        if self.index_bytes <= MAX_INDEX_BYTES:
             index = self._file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())
             index[0] = "{" + ", ".join(self._index) + "}"
 

@@ -23,9 +23,8 @@ from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.files.writing import atomic_directory, write_text
 from bilm.model.config import ModelConfig, VocabularySize
-from bilm.model.language_model import BiLm, allocate, empty_model, shape_only_model
+from bilm.model.language_model import BiLm, allocate, shape_only_model
 from bilm.pretrained.archives import extracted
-from bilm.pretrained.published_weights import load_published, save_published
 from bilm.pretrained.tensors import TensorFile, save_tensors
 from bilm.text.tokenizers import Tokenizer, TokenizerSpec, load_tokenizer
 from bilm.text.vocabulary import Vocabulary
@@ -126,6 +125,8 @@ class PretrainedBiLm:
         vocabulary: Path | str | None = None,
     ) -> PretrainedBiLm:
         """Read the published pair of files, and the vocabulary file if one is given."""
+        from bilm.pretrained.published_weights import load_published  # imports h5py
+
         pretrained = cls(load_published(Path(options_json), Path(weights_hdf5)))
         return pretrained if vocabulary is None else pretrained._with_vocabulary(Path(vocabulary))
 
@@ -148,7 +149,7 @@ class PretrainedBiLm:
         source: str = "the weights",
     ) -> PretrainedBiLm:
         """Build a model from its configuration and weights; `source` names them in errors."""
-        model = empty_model(config, len(vocabulary))
+        model = allocate(shape_only_model(config, len(vocabulary)))
         parameters = dict(model.named_parameters())
         if parameters.keys() != weights.keys():
             names = ", ".join(sorted(parameters.keys() ^ weights.keys())[:5])
@@ -192,6 +193,8 @@ class PretrainedBiLm:
 
     def save_published(self, options_json: Path | str, weights_hdf5: Path | str) -> None:
         """Write the published pair of files."""
+        from bilm.pretrained.published_weights import save_published  # imports h5py
+
         save_published(self.model, Path(options_json), Path(weights_hdf5))
 
     def save_pretrained(self, directory: Path | str, overwrite: bool = False) -> None:

@@ -103,7 +103,7 @@ def load_published(options_json: Path, weights_hdf5: Path) -> BiLm:
     with ExitStack() as stack:
         with _hdf5_errors(weights_hdf5):
             file = stack.enter_context(h5py.File(weights_hdf5, "r"))
-            model = _shape_only_model(config, vocabulary_size, "softmax" in file, options_json)
+            model = _model_of_shapes(config, vocabulary_size, "softmax" in file, options_json)
             datasets = _checked_datasets(model, file, weights_hdf5)
         model = _allocate(model, weights_hdf5)
         for name, view in published_views(model).items():
@@ -141,7 +141,7 @@ def _out_of_memory(path: Path, reason: str) -> CheckpointError:
     )
 
 
-def _shape_only_model(
+def _model_of_shapes(
     config: ModelConfig, vocabulary_size: int | None, has_softmax: bool, options_json: Path
 ) -> BiLm:
     """Return the model that the files describe; the published weights have no softmax."""

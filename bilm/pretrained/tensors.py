@@ -7,11 +7,14 @@ caller's error type, with the path. A full disk raises OSError while writing.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -20,6 +23,8 @@ from bilm.errors import BilmError, CheckpointError
 from bilm.files.reading import open_regular
 
 _METADATA = {"format": "pt"}  # other programs expect it; readers here do not
+
+_DTYPES = {"int64": "I64", "float32": "F32", "float16": "F16", "uint8": "U8"}
 
 _DISK_FULL = ("No space left", "File too large", "quota")
 
@@ -31,6 +36,31 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     except SafetensorError as error:  # this type hides the operating system's error number
         is_full = any(words in str(error) for words in _DISK_FULL)
         raise OSError(errno.ENOSPC if is_full else errno.EIO, str(error), str(path)) from None
+
+
+def save_pieces(tensors: Mapping[str, Sequence[npt.NDArray[Any]]], path: Path) -> None:
+    """Write tensors, each given as arrays to concatenate along the first axis.
+
+    The arrays are written one after another, without a copy of all of them in memory.
+    """
+    header: dict[str, Any] = {"__metadata__": _METADATA}
+    # The widest type first, so that every tensor is aligned.
+    ordered = sorted(tensors.items(), key=lambda item: -item[1][0].itemsize)
+    end = 0
+    for name, pieces in ordered:
+        start, end = end, end + sum(piece.nbytes for piece in pieces)
+        header[name] = {
+            "dtype": _DTYPES[pieces[0].dtype.name],
+            "shape": [sum(map(len, pieces)), *pieces[0].shape[1:]],
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header).encode("ascii")
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, pieces in ordered:
+            for piece in pieces:
+                file.write(np.ascontiguousarray(piece).data)
 
 
 def load_tensors(path: Path, error: type[BilmError] = CheckpointError) -> dict[str, Tensor]:

@@ -5,14 +5,15 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from bilm.errors import CheckpointError, OutputError
 from bilm.pretrained import tensors as tensors_module
-from bilm.pretrained.tensors import TensorFile, load_tensors, save_tensors
+from bilm.pretrained.tensors import TensorFile, load_tensors, save_pieces, save_tensors
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
 
@@ -78,3 +79,20 @@ def test_failed_write_raises_os_error(
     with pytest.raises(OSError, match=re.escape(message)) as error:
         save_tensors(TENSORS, tmp_path / "x.safetensors")
     assert error.value.errno == number
+
+
+def test_writes_pieces_as_one_tensor(tmp_path: Path) -> None:
+    path = tmp_path / "pieces.safetensors"
+    pieces: dict[str, list[np.ndarray]] = {
+        "bytes": [np.frombuffer(b"abc", np.uint8)],
+        "half": [np.arange(3, dtype=np.float16), np.arange(0, dtype=np.float16)],
+        "rows": [np.arange(6).reshape(2, 3), np.arange(6).reshape(3, 2).T[:1]],
+        "empty": [np.zeros((0, 4), np.float32)],
+    }
+    save_pieces(pieces, path)
+    tensors = load_file(path)
+    assert tensors.keys() == pieces.keys()
+    for name, arrays in pieces.items():
+        expected = np.concatenate(arrays)
+        assert tensors[name].numpy().dtype == expected.dtype
+        np.testing.assert_array_equal(tensors[name].numpy(), expected)
