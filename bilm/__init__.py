@@ -4,7 +4,8 @@ Data flow: raw text -> `data_tools` -> corpus on disk -> `bilm.corpus` -> `bilm.
 `bilm.training` -> checkpoint -> `bilm.pretrained` -> `bilm.embedding` -> `downstream`.
 
 Public names are imported on first use, so that `import bilm` is fast and tools that do not need
-torch do not load it.
+torch do not load it. Before that, waiting threads are set to sleep soon, unless the user has chosen
+how OpenMP waits; this has an effect only if torch has not been imported yet.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ __all__ += ["load_config", "train"]
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'bilm' has no attribute {name!r}")
+    from bilm.distributed.process import limit_spinning
+
+    limit_spinning()
     return getattr(import_module(_MODULES[name]), name)
 
 

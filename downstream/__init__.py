@@ -1,6 +1,7 @@
 """Tasks on frozen biLM representations: text classification, estimators, baselines and analyses.
 
 Public names are imported on first use, so that commands print `--help` without importing torch.
+Before that, waiting threads are set to sleep soon, as in `bilm`.
 """
 
 from __future__ import annotations
@@ -35,4 +36,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'downstream' has no attribute {name!r}")
+    from bilm.distributed.process import limit_spinning
+
+    limit_spinning()
     return getattr(import_module(_MODULES[name]), name)

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import NamedTuple, NoReturn
 
 import bilm
+from bilm.distributed.process import limit_spinning
 from bilm.errors import USER_ERROR_EXIT_CODE, ConfigError, run_command
 
 
@@ -83,6 +84,7 @@ def _run(name: str, arguments: list[str]) -> NoReturn:
         raise ConfigError(f"bilm has no command {name!r}; {matches}`bilm --help` lists all")
     command = COMMANDS[name]
     sys.argv = [f"bilm {name}", *command.arguments, *arguments]
+    limit_spinning()  # some commands import torch at once
     module = import_module(command.module)
     if hasattr(module, "run"):  # with its own way to exit
         module.run()

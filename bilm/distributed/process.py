@@ -9,7 +9,9 @@ import ctypes
 import os
 import resource
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 # Options of mallopt, from glibc's <malloc.h>
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8
@@ -19,7 +21,7 @@ HEAP_STEP_BYTES = 64 << 20
 # How often a thread of GNU OpenMP checks a barrier before it sleeps. By default it spins for
 # milliseconds, also when the thread that it waits for has no core, so that a second process on the
 # same cores makes both many times slower.
-SPIN_COUNT = 1000
+SPIN_COUNT = 100
 
 WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
@@ -62,16 +64,56 @@ def share_cores() -> None:
 
 
 def limit_spinning() -> None:
-    """Let waiting threads sleep soon, unless the user has chosen how OpenMP waits."""
+    """Let waiting threads sleep soon, unless the user has chosen how OpenMP waits.
+
+    OpenMP reads this setting when torch is imported.
+    """
     if not any(name in os.environ for name in WAITING_VARIABLES):
         os.environ["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
 
 
-def num_cores() -> int:
-    """Return the number of cores that this process may use, where the system reports it."""
+def num_cores(root: Path = Path("/")) -> int:
+    """Return the number of cores that this process may use, where the system reports it.
+
+    That is the number of cores that it may run on or, if less, the CPU quota of its container,
+    rounded up. `root` is the directory of `proc` and `sys`.
+    """
     if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return max(1, min([cores, *_cpu_quotas(root)]))
+
+
+def _cpu_quotas(root: Path) -> Iterator[int]:
+    """Yield the quotas of the control groups (cgroup) of this process and of their parents."""
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        # "0::/path" in version 2, "4:cpu,cpuacct:/path" in version 1
+        controllers, path = line.split(":", 2)[1:]
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        for mount in (controllers, "cpu" if controllers else "unified"):
+            top = root / "sys/fs/cgroup" / mount
+            # In a container, `path` may be that of the host; then only the top group is visible.
+            group = top / path.lstrip("/")
+            for directory in (group, *group.parents):
+                if directory.is_relative_to(top):
+                    yield from _cpu_quota(directory, is_version_2=not controllers)
+
+
+def _cpu_quota(directory: Path, is_version_2: bool) -> Iterator[int]:
+    """Yield the quota of one control group, rounded up to cores, if it has one."""
+    names = ("cpu.max",) if is_version_2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+    values = " ".join(_read(directory / name) for name in names).split()
+    if len(values) == 2 and all(value.isdecimal() for value in values) and int(values[1]):
+        yield -(-int(values[0]) // int(values[1]))  # otherwise unlimited: "max" or "-1"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return ""
 
 
 def keep_freed_memory() -> None:

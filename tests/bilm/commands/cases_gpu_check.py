@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bilm.commands import gpu_check
+from bilm.commands.gpu_checks import runs
 from tests.conftest import ROOT
 from tests.second_device.device import NAME, counting
 from tests.second_device.training import use_second_device
@@ -22,6 +23,7 @@ def test_checks_pass(golden: Path | None, tmp_path: Path, monkeypatch: pytest.Mo
     if os.environ.get("TRITON_INTERPRET"):  # whose speed is of no interest
         checks = [c for c in gpu_check.all_checks(True) if not c[0].startswith(("step", "embed"))]
         monkeypatch.setattr(gpu_check, "all_checks", lambda _: checks)
+        monkeypatch.setattr(runs, "STEPS", 2)  # it takes seconds per step
         speeds = set()
     use_second_device()
     device, output = NAME, tmp_path / "table.md"
