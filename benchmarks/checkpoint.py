@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from rounds import Bounds, add_bounds, steady_rounds, summary
+
 from bilm.distributed.process import configure_process, num_cores
 from bilm.training.config import load_config
 
@@ -48,9 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="saves of each kind (default: %(default)s)"
-    )
+    add_bounds(parser)
     parser.add_argument(
         "--directory", type=Path, help="where to write (default: a temporary directory)"
     )
@@ -67,12 +67,12 @@ def main() -> None:
         paths = (f"data.corpus={corpus}", f"train.output_dir={run}")
         config = load_config("small", (*OVERRIDES, *paths))
         with prepare(config, fresh=True) as prepared:
-            measure(prepared, arguments.rounds)
+            measure(prepared, Bounds(arguments.rounds, arguments.max_spread))
 
 
-def measure(run: Run, rounds: int) -> None:
-    """Print the figures of `rounds` rounds."""
-    from measure import least_disturbed, seconds_of
+def measure(run: Run, bounds: Bounds) -> None:
+    """Repeat rounds until the share of the stall is steady, and print the figures."""
+    from measure import seconds_of
 
     from bilm.training.model_inputs import read_inputs
     from bilm.training.step import finish_step, take_step
@@ -95,10 +95,16 @@ def measure(run: Run, rounds: int) -> None:
             return taken
 
         take_round()  # warm-up
-        report(run, least_disturbed(take_round, rounds))
+        taken = steady_rounds(take_round, lambda rounds: [stall_shares(rounds)], bounds)
+        report(run, taken, bounds)
 
 
-def report(run: Run, rounds: list[Round]) -> None:
+def stall_shares(rounds: list[Round]) -> list[float]:
+    """Return the stall of each round as a share of its synchronous save."""
+    return [taken.stall / taken.synchronous for taken in rounds]
+
+
+def report(run: Run, rounds: list[Round], bounds: Bounds) -> None:
     """Print one line with the figures of all rounds."""
     from measure import figure
 
@@ -108,7 +114,7 @@ def report(run: Run, rounds: list[Round]) -> None:
         engine.weights(buffers["weights"]),
         engine.optimizer_state(buffers["optimizer"]),
     )
-    ratios = [taken.stall / taken.synchronous for taken in rounds]
+    share = summary(stall_shares(rounds), bounds.max_spread)
     figure(
         "checkpoint",
         state_mb=sum(t.nbytes for t in (*weights.values(), *state.values())) / 1e6,
@@ -116,8 +122,8 @@ def report(run: Run, rounds: list[Round]) -> None:
         stall_seconds=statistics.median(taken.stall for taken in rounds),
         background_seconds=statistics.median(taken.background for taken in rounds),
         synchronous_seconds=statistics.median(taken.synchronous for taken in rounds),
-        stall_share=statistics.median(ratios),
-        spread=[round(min(ratios), 4), round(max(ratios), 4)],
+        stall_share=share.pop("times"),
+        **share,
         step_seconds=statistics.median(s for taken in rounds for s in taken.steps),
         step_seconds_during_save=statistics.median(
             s for taken in rounds for s in taken.steps_during_save

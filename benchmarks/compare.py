@@ -2,21 +2,24 @@
 
 Runs the same benchmarks alternately in this checkout and in the other one, so that both run under
 the same conditions, and prints one JSON line per figure: the median over rounds of the other
-checkout's time divided by this one's (above 1: this checkout is faster), with the smallest and the
-largest ratio of a round. Rates, and ratios to another implementation that was measured in the same
-run (`times`), are inverted first.
+checkout's time divided by this one's (above 1: this checkout is faster), with the range of the
+ratios. Rounds are repeated until all ratios are steady; a figure whose spread stays above
+`--max-spread` is marked as too noisy. Rates, and ratios to another implementation that was measured
+in the same run (`times`), are inverted first.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
-import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from rounds import Bounds, add_bounds, steady_rounds, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = {
@@ -28,6 +31,7 @@ COMMANDS = {
     "inference": ["inference.py", "--rounds", "3", "--sentences", "500", "--dump-sentences", "0"],
 }
 TIMES, RATES = ("seconds", "ms"), ("words_per_second", "times")
+MAX_SECONDS = 1200.0  # of one benchmark
 Figures = dict[str, float]
 
 
@@ -44,28 +48,33 @@ def main() -> int:
         default=list(COMMANDS),
         help="benchmarks to run (default: all)",
     )
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="runs of each benchmark per checkout (default: 3)"
-    )
+    add_bounds(parser, rounds=3)
     arguments = parser.parse_args()
+    bounds = Bounds(arguments.rounds, arguments.max_spread, MAX_SECONDS)
     for name in arguments.only:
-        compare(name, arguments.other.resolve(), arguments.rounds)
+        compare(name, arguments.other.resolve(), bounds)
     return 0
 
 
-def compare(name: str, other: Path, rounds: int) -> None:
+def compare(name: str, other: Path, bounds: Bounds) -> None:
     """Run one benchmark alternately in both, and print the ratio of each common figure."""
-    pairs: list[tuple[Figures, Figures]] = []
-    for number in range(rounds):
-        order = (ROOT, other) if number % 2 == 0 else (other, ROOT)
+    numbers = itertools.count()
+
+    def take_round() -> tuple[Figures, Figures]:
+        order = (ROOT, other) if next(numbers) % 2 == 0 else (other, ROOT)
         results = {root: run(root, COMMANDS[name]) for root in order}
-        pairs.append((results[ROOT], results[other]))
-    for label in pairs[0][0]:
-        ratios = sorted(b[label] / a[label] for a, b in pairs if label in a and label in b)
-        if ratios:
-            times, spread = statistics.median(ratios), [ratios[0], ratios[-1]]
-            line = {"benchmark": name, "figure": label, "times": times, "spread": spread}
-            print(json.dumps(line), flush=True)
+        return results[ROOT], results[other]
+
+    pairs = steady_rounds(take_round, lambda pairs: ratios_of(pairs).values(), bounds)
+    for label, ratios in ratios_of(pairs).items():
+        line = {"benchmark": name, "figure": label, **summary(ratios, bounds.max_spread)}
+        print(json.dumps(line), flush=True)
+
+
+def ratios_of(pairs: list[tuple[Figures, Figures]]) -> dict[str, list[float]]:
+    """Return the ratios of each figure that all runs of both checkouts have printed."""
+    labels = [label for label in pairs[0][0] if all(label in one for pair in pairs for one in pair)]
+    return {label: [b[label] / a[label] for a, b in pairs] for label in labels}
 
 
 def run(root: Path, command: list[str]) -> Figures:

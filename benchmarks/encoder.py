@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import copy
 import itertools
-import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,10 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 from measure import Measured, elsewhere, figure, without_kernels
+from rounds import Bounds, add_bounds
 from torch import Tensor
 from torch.nn import functional as F
 
-from bilm.distributed.process import keep_freed_memory
+from bilm.distributed.process import keep_freed_memory, num_cores
 from bilm.kernels.char_cnn import filter_maxima
 from bilm.model.token_encoder import TokenEncoder
 from bilm.text.characters import char_ids
@@ -131,8 +131,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--text", type=Path, help="a file of raw lines (default: generated words)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds (default: %(default)s)")
-    cores = len(os.sched_getaffinity(0))
+    add_bounds(parser)
+    cores = num_cores()
     parser.add_argument("--threads", type=int, default=cores, help="threads (default: all cores)")
     arguments = parser.parse_args()
     keep_freed_memory()  # like a training process
@@ -159,7 +159,7 @@ def main() -> None:
             "convolutions, distinct words": elsewhere(convolutions_on_distinct),
             "convolutions, every token": elsewhere(convolutions_on_tokens),
         },
-        arguments.rounds,
+        Bounds(arguments.rounds, arguments.max_spread),
     )
     for name in measured.seconds:
         figure(

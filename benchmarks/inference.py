@@ -6,12 +6,16 @@ All implementations run in one process, in turn, on the same sentences:
 - known: the same with all words in the cache, which a long text approaches;
 - plain: sentences in the order given, 32 at a time, padded to the longest; the encoder runs on
   every word, and the LSTMs compute every row to the end;
-- plain, distinct: the same with the encoder on the distinct words of each batch.
+- plain, distinct: the same with the encoder on the distinct words of each batch;
+- allennlp (with --allennlp): AllenNLP's ELMo with the same weights, on sentences sorted by length,
+  64 at a time, in a process of an environment that has it (see benchmarks/allennlp_elmo.py);
+  "allennlp, ids given" is its time without the conversion of words into character ids.
 
-Prints one JSON line per figure: words per second, the ratios of the medians with their range (the
-ratio of each round), the greatest difference between the vectors, and the peak memory of
-`launch/embed.py` for a text and for a text four times as long. Without --text, the sentences are
-drawn from Zipf's law, with log-normal lengths like those of news.
+Rounds are repeated until the ratios are steady. Prints one JSON line per figure: words per second,
+the medians of the ratios with their range, the greatest difference between the vectors, and the
+peak memory of `launch/embed.py` for a text and for a text four times as long; then the figures of
+`bulk_embedding.py`. Without --text, the sentences are drawn from Zipf's law, with log-normal
+lengths like those of news.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import islice, product
 from pathlib import Path
 
@@ -36,9 +42,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import numpy.typing as npt
 import torch
+from allennlp_elmo import AllenNlp
+from bulk_embedding import measure
+from measure import seconds_of
+from rounds import Bounds, add_bounds, steady_rounds, summary
 from torch import Tensor
 
-from bilm.distributed.process import peak_memory_bytes
+from bilm.distributed.process import num_cores, peak_memory_bytes
 from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder, Limits
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
@@ -48,7 +58,9 @@ from bilm.training.config import load_config
 
 Sentences = Sequence[Sequence[str]]
 Vectors = npt.NDArray[np.float32]  # (layers + 1, words, directions * dim)
+Contenders = dict[str, Callable[[], Iterator[Vectors]]]
 ROOT = Path(__file__).resolve().parents[1]
+ALLENNLP = ("allennlp", "allennlp, ids given")
 
 
 def zipf_sentences(count: int, seed: int = 1) -> list[list[str]]:
@@ -122,13 +134,15 @@ def plain_batch(
     return results
 
 
-def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> None:
-    """Time all implementations in turn and print the figures."""
+def compare(
+    model: BiLm, sentences: Sentences, limits: Limits, bounds: Bounds, other: AllenNlp | None
+) -> None:
+    """Compare the vectors and the speed of all implementations, and print the figures."""
     num_words = sum(len(sentence) for sentence in sentences)
     known = Embedder(PretrainedBiLm(model), limits)
     for _ in known.stream(sentences):
         pass
-    contenders: dict[str, Callable[[], Iterator[Vectors]]] = {
+    contenders: Contenders = {
         "known": lambda: known.stream(sentences),
         "ours": lambda: Embedder(PretrainedBiLm(model), limits).stream(sentences),
         "plain": lambda: plain(model, sentences, is_distinct=False),
@@ -138,23 +152,7 @@ def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> N
         float(np.abs(one - other).max(initial=0))
         for one, other in zip(contenders["ours"](), contenders["plain"](), strict=True)
     ]
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(rounds):
-        for name, run in contenders.items():
-            begun = time.perf_counter()
-            for _array in run():
-                pass
-            seconds[name].append(time.perf_counter() - begun)
-    for name, values in seconds.items():
-        rates = [num_words / value for value in values]
-        figure = {"figure": f"{name}, words/s", "median": round(statistics.median(rates))}
-        print(json.dumps({**figure, "least": round(min(rates)), "greatest": round(max(rates))}))
-    for name, other in product(("ours", "known"), ("plain", "plain, distinct")):
-        ratios = [b / a for a, b in zip(seconds[name], seconds[other], strict=True)]
-        ratio = statistics.median(seconds[other]) / statistics.median(seconds[name])
-        figure = {"figure": f"{name} / {other}", "ratio_of_medians": round(ratio, 2)}
-        figure |= {"least": round(min(ratios), 2), "greatest": round(max(ratios), 2)}
-        print(json.dumps(figure))
+    print_speeds(contenders, other, num_words, bounds)
     lengths = [len(sentence) for sentence in sentences]
     print(
         json.dumps(
@@ -170,6 +168,33 @@ def compare(model: BiLm, sentences: Sentences, rounds: int, limits: Limits) -> N
             }
         )
     )
+
+
+def print_speeds(
+    contenders: Contenders, other: AllenNlp | None, num_words: int, bounds: Bounds
+) -> None:
+    """Time all implementations in turn until the ratios are steady, and print the figures."""
+    slower = ["plain", "plain, distinct"] + ([] if other is None else [*ALLENNLP])
+    pairs = [*product(("ours", "known"), slower)]
+
+    def take_round() -> dict[str, float]:
+        seconds = {n: seconds_of(lambda r=run: deque(r(), 0)) for n, run in contenders.items()}
+        return seconds | (
+            {} if other is None else dict(zip(ALLENNLP, other.seconds(), strict=True))
+        )
+
+    def ratios_of(taken: list[dict[str, float]]) -> list[list[float]]:
+        return [[seconds[b] / seconds[a] for seconds in taken] for a, b in pairs]
+
+    taken = steady_rounds(take_round, ratios_of, bounds)
+    for name in taken[0]:
+        rates = [num_words / seconds[name] for seconds in taken]
+        figure = {"figure": f"{name}, words/s", "median": round(statistics.median(rates))}
+        print(json.dumps({**figure, "least": round(min(rates)), "greatest": round(max(rates))}))
+    for (name, than), ratios in zip(pairs, ratios_of(taken), strict=True):
+        print(json.dumps({"name": name, "than": than, **summary(ratios, bounds.max_spread)}))
+    if other is not None:
+        print(json.dumps({"figure": "allennlp", **other.versions, "difference": other.difference}))
 
 
 def dump_memory(model: BiLm, sentences: Sentences, directory: Path) -> None:
@@ -202,12 +227,13 @@ def main() -> None:
     parser.add_argument(
         "--dump-sentences", type=int, default=2500, help="sentences of the memory test; 0 skips it"
     )
-    parser.add_argument("--rounds", type=int, default=2, help="rounds per implementation")
+    add_bounds(parser)
+    parser.add_argument("--allennlp", metavar="PYTHON", help="interpreter that has allennlp")
     parser.add_argument(
-        "--threads",
-        type=int,
-        default=len(os.sched_getaffinity(0)),
-        help="threads (default: all cores)",
+        "--bulk-rounds", type=int, default=2, help="rounds of bulk_embedding.py; 0 skips it"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=num_cores(), help="threads (default: all cores)"
     )
     parser.add_argument(
         "--batch-words", type=int, default=DEFAULT_LIMITS.batch_words, help="words per batch"
@@ -221,11 +247,22 @@ def main() -> None:
     count = max(arguments.sentences, arguments.dump_sentences)
     sentences = text_sentences(arguments.text, count) if arguments.text else zipf_sentences(count)
     limits = Limits(arguments.batch_words)
-    compare(model, sentences[: arguments.sentences], arguments.rounds, limits)
+    bounds = Bounds(arguments.rounds, arguments.max_spread)
+    compared = sentences[: arguments.sentences]
+    with ExitStack() as stack:
+        other = None
+        if arguments.allennlp:
+            published = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            other = AllenNlp(arguments.allennlp, model, compared, published)
+            stack.callback(other.close)
+        compare(model, compared, limits, bounds, other)
     if arguments.dump_sentences:
         small = BiLm(load_config(arguments.config, SMALL_MODEL).model, None)
         with tempfile.TemporaryDirectory() as directory:
             dump_memory(small, sentences[: arguments.dump_sentences], Path(directory))
+    if arguments.bulk_rounds:
+        del os.environ["OMP_NUM_THREADS"]
+        measure(sentences[: arguments.sentences], arguments.bulk_rounds)
 
 
 # The memory test varies the number of sentences, so a small model is sufficient.

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 import psutil
 import torch
+from rounds import Bounds, steady_rounds, summary
 
 from bilm.distributed.process import M_MMAP_MAX
 from bilm.kernels import backends
 
-T = TypeVar("T")
 GLIBC_MMAP_MAX = 65536  # the default value in glibc
-MAX_STOLEN_CORES = 0.05  # in an undisturbed round
 
 
 def product_peak(size: int = 2048, repeats: int = 8) -> float:
@@ -80,44 +77,33 @@ def elsewhere(function: Callable[[], object]) -> Callable[[], None]:
     return run
 
 
-def stolen_seconds() -> float:
-    """Return the CPU time that the host of a virtual machine gave to other guests; 0 if unknown."""
-    try:
-        with open("/proc/stat", encoding="ascii") as file:
-            return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, IndexError, ValueError):
-        return 0.0
-
-
-def least_disturbed(take_round: Callable[[], T], rounds: int) -> list[T]:
-    """Return the results of `rounds` rounds; rounds with stolen CPU time are repeated.
-
-    At most twice as many rounds are run, and the least disturbed ones are returned.
-    """
-    taken: list[tuple[float, int, T]] = []
-    for number in range(2 * rounds):
-        stolen, begun = stolen_seconds(), time.perf_counter()
-        result = take_round()
-        share = (stolen_seconds() - stolen) / (time.perf_counter() - begun)
-        taken.append((share, number, result))
-        if sum(share < MAX_STOLEN_CORES for share, _, _ in taken) == rounds:
-            break
-    chosen = sorted(taken, key=lambda item: item[:2])[:rounds]
-    return [result for _, _, result in sorted(chosen, key=lambda item: item[1])]
-
-
 class Measured:
-    """Times of functions that ran in turn in one process, and the matrix-product peak per round."""
+    """Times of functions that ran in turn in one process, and the matrix-product peak per round.
 
-    def __init__(self, contenders: Mapping[str, Callable[[], object]], rounds: int) -> None:
+    Rounds are repeated until the ratios of all `pairs` are steady; by default, these are the first
+    function and each of the others.
+    """
+
+    def __init__(
+        self,
+        contenders: Mapping[str, Callable[[], object]],
+        bounds: Bounds,
+        pairs: Sequence[tuple[str, str]] | None = None,
+    ) -> None:
         for function in contenders.values():
             function()  # warm-up
+        first, *others = contenders
+        compared = [(first, other) for other in others] if pairs is None else pairs
 
         def take_round() -> tuple[float, dict[str, float]]:
             peak = product_peak(repeats=3)
             return peak, {name: seconds_of(function) for name, function in contenders.items()}
 
-        taken = least_disturbed(take_round, rounds)
+        def ratios_of(taken: list[tuple[float, dict[str, float]]]) -> list[list[float]]:
+            return [[times[b] / times[a] for _, times in taken] for a, b in compared]
+
+        taken = steady_rounds(take_round, ratios_of, bounds)
+        self.bounds = bounds
         self.peaks = [peak for peak, _ in taken]
         self.seconds = {name: [times[name] for _, times in taken] for name in contenders}
         self.peak = max(self.peaks)
@@ -127,15 +113,10 @@ class Measured:
         return statistics.median(self.seconds[name])
 
     def times_faster(self, name: str, than: str) -> dict[str, object]:
-        """Return the ratio of the medians, and the smallest and largest ratio of a round."""
+        """Return the median of the ratios of the rounds, with their range and spread."""
         pairs = zip(self.seconds[than], self.seconds[name], strict=True)
-        ratios = sorted(other / own for other, own in pairs)
-        return {
-            "name": name,
-            "than": than,
-            "times": round(self.median(than) / self.median(name), 3),
-            "spread": [round(ratios[0], 3), round(ratios[-1], 3)],
-        }
+        ratios = [other / own for other, own in pairs]
+        return {"name": name, "than": than, **summary(ratios, self.bounds.max_spread)}
 
     def share_of_peak(self, name: str, operations: float) -> float:
         """Return the rate of a function, relative to the best matrix product of all rounds."""

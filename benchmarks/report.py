@@ -1,8 +1,8 @@
 """Run all benchmarks and write docs/performance.md with its plot: `python benchmarks/report.py`
 
-The benchmarks run one after the other, each in its own process, and take about 20 minutes on two
-cores. The figures are first written to benchmarks/figures.jsonl; `--write-only` writes the page
-from this file without measuring.
+The benchmarks run one after the other, each in its own process, and take 30 to 60 minutes on two
+cores. The figures of each are written to benchmarks/figures.jsonl as soon as it has finished;
+`--write-only` writes the page from this file without measuring.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from report_page import Figure, write_page
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from report_page import write_page
+from report_table import Figure
+
+from bilm.distributed.process import num_cores
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "benchmarks" / "figures.jsonl"
@@ -25,13 +30,18 @@ PAGE = ROOT / "docs" / "performance.md"
 
 COMMANDS = [
     ["lstm.py"],
+    ["lstm.py", "--avx2", "--size", "0", "1"],
     ["encoder.py"],
     ["softmax.py"],
     ["step.py", "--steps", "7"],
+    ["step.py", "--config", "configs/news.json", "--rows", "64", "--steps", "15"],
     ["step.py", "--config", "configs/big.json", "--vocabulary", "793471", "--steps", "5"],
     ["loader.py"],
-    ["inference.py"],
+    ["inference.py", "--sentences", "300", "--rounds", "3"],
+    ["build_corpus.py", "--words", "3000000"],
     ["scaling.py"],
+    ["deepspeed_step.py"],
+    ["contention.py", "--minutes", "6"],
 ]
 
 
@@ -57,11 +67,23 @@ def main() -> None:
         "--inference-text",
         help="text for inference.py, raw lines or .csv (default: words drawn from Zipf's law)",
     )
+    parser.add_argument(
+        "--allennlp",
+        metavar="PYTHON",
+        help="interpreter that has allennlp, for inference.py (default: without AllenNLP)",
+    )
     arguments = parser.parse_args()
     if not arguments.write_only:
-        texts = {"encoder.py": arguments.encoder_text, "inference.py": arguments.inference_text}
-        figures = run_all(texts, arguments.only)
-        FIGURES.write_text("".join(json.dumps(f) + "\n" for f in figures), encoding="utf-8")
+        run_all(
+            {
+                "encoder.py": {"--text": arguments.encoder_text},
+                "inference.py": {
+                    "--text": arguments.inference_text,
+                    "--allennlp": arguments.allennlp,
+                },
+            },
+            arguments.only,
+        )
     write_page(read_figures(), PAGE)
 
 
@@ -70,18 +92,23 @@ def read_figures() -> list[Figure]:
     return [json.loads(line) for line in FIGURES.read_text(encoding="utf-8").splitlines()]
 
 
-def run_all(texts: dict[str, str | None], only: list[str]) -> list[Figure]:
-    """Run all benchmarks, or those named in `only`, and return the figures of all."""
-    commands = [command for command in COMMANDS if not only or Path(command[0]).stem in only]
-    figures: list[Figure] = [{"benchmark": "machine", **machine()}]
-    if only:
-        replaced = {Path(name).stem for name, *_ in commands} | {"machine"}
-        figures += [figure for figure in read_figures() if figure["benchmark"] not in replaced]
-    for name, *options in commands:
-        if texts.get(name):
-            options = [*options, "--text", str(texts[name])]
-        figures += run(name, options)
-    return figures
+def run_all(flags: dict[str, dict[str, str | None]], only: list[str]) -> None:
+    """Run all benchmarks, or those named in `only`, and replace their figures one by one."""
+    figures = [figure for figure in read_figures() if figure["benchmark"] != "machine"]
+    done: set[str] = set()
+    for name, *options in COMMANDS:
+        benchmark = Path(name).stem
+        if only and benchmark not in only:
+            continue
+        for flag, value in flags.get(name, {}).items():
+            options += [] if value is None else [flag, value]
+        new = run(name, options)
+        if benchmark not in done:  # the first of its commands replaces the figures of all
+            figures = [figure for figure in figures if figure["benchmark"] != benchmark]
+        done.add(benchmark)
+        figures += new
+        lines = [{"benchmark": "machine", **machine()}, *figures]
+        FIGURES.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 def run(name: str, options: list[str]) -> list[Figure]:
@@ -90,7 +117,8 @@ def run(name: str, options: list[str]) -> list[Figure]:
     shown = [Path(option).name if "/" in option else option for option in options]
     command = " ".join(["python", f"benchmarks/{name}", *shown])
     print(command, flush=True)
-    figures: list[Figure] = [{"benchmark": benchmark, "command": command}]
+    used = {"command": command, "processor": machine()["processor"]}
+    figures: list[Figure] = [{"benchmark": benchmark, **used}]
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / name), *options],
         cwd=ROOT,
@@ -116,7 +144,7 @@ def machine() -> Figure:
         )
     return {
         "processor": model,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": num_cores(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "python": platform.python_version(),
         "torch": importlib.metadata.version("torch"),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from report_plot import plot
-
-Figure = dict[str, Any]
+from report_runs import build_part, contention_part, deepspeed_part, inference_part
+from report_table import RATIO_HEAD, Figure, json_lines, ratio, seconds, table
 
 INTRODUCTION = """\
 Written by `make bench`. Each time is a median over rounds in which all implementations run in turn
@@ -17,7 +15,14 @@ in one process; "ours" is the implementation of this library. "Share of peak" co
 arithmetic that the result requires with the fastest square matrix product of the whole run;
 "same round" is the median of that share over rounds, each compared with the fastest product
 measured just before it. A round in which the host took CPU time away from the virtual
-machine is repeated. The machine was shared, so ratios are more reliable than times."""
+machine is repeated. The machine was shared, so ratios are more reliable than times.
+
+A speedup is the median of the ratios of the rounds. Its spread is the width of the 95% confidence
+interval of that median, relative to the median. Rounds are repeated until the spread is at most
+5%, unless a table shows another bound; a figure that does not reach the bound is marked as too
+noisy."""
+
+PICTURE = "performance.png"
 
 NOTES = """\
 - The part of a step that is not spent in matrix products is spent in the LSTM cell, forward and
@@ -37,48 +42,43 @@ NOTES = """\
 
 def write_page(figures: list[Figure], path: Path) -> None:
     """Write the page and, next to it, its plot."""
-    commands = [figure["command"] for figure in figures if "command" in figure]
+    commands = [figure for figure in figures if "command" in figure]
     by_name: dict[str, list[Figure]] = {}
     for figure in figures:
         if "command" not in figure:
             by_name.setdefault(figure["benchmark"], []).append(figure)
     machine = by_name["machine"][0]
-    picture = path.with_suffix(".png")
+    processors = {f["benchmark"]: f["processor"] for f in commands if "processor" in f}
     paragraphs = [
         "# Performance",
         INTRODUCTION,
         f"{machine['date']}; {machine['processor']}, {machine['cores']} cores, "
         f"{machine['memory_gib']} GiB, no GPU; Python {machine['python']}, torch "
         f"{machine['torch']}, deepspeed {machine['deepspeed']}.",
-        "\n".join(["```", *commands, "```"]),
-        *lstm_part(by_name["lstm"]),
-        *encoder_part(by_name["encoder"]),
-        *softmax_part(by_name["softmax"]),
-        *step_part(by_name["step"]),
-        *scaling_part(by_name["scaling"], picture.name),
-        *json_part("Inference (`benchmarks/inference.py`)", by_name["inference"]),
-        *json_part("Loader (`benchmarks/loader.py`)", by_name["loader"]),
+        "\n".join(["```", *(figure["command"] for figure in commands), "```"]),
+        *(
+            paragraph
+            for name, part in PARTS.items()
+            if name in by_name
+            for paragraph in with_captions(
+                part(by_name[name]), processors.get(name, machine["processor"])
+            )
+        ),
         "## Notes",
         NOTES,
     ]
-    plot(by_name["scaling"], picture)
+    if "scaling" in by_name:
+        plot(by_name["scaling"], path.with_name(PICTURE))
     path.write_text("\n\n".join(paragraphs) + "\n", encoding="utf-8")
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    lines += ["| " + " | ".join(map(str, row)) + " |" for row in rows]
-    return "\n".join(lines)
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.3g} s" if value >= 0.1 else f"{1000 * value:.3g} ms"
-
-
-def _speedup(figure: Figure) -> str:
-    low, high = figure["spread"]
-    return f"{figure['times']:.2f} ({low:.2f} to {high:.2f})"
+def with_captions(paragraphs: list[str], processor: str) -> list[str]:
+    """Return the paragraphs of a section, with the processor below each table."""
+    captioned = []
+    for paragraph in paragraphs:
+        is_table = paragraph.startswith(("| ", "```json"))
+        captioned += [paragraph, *([f"Measured on: {processor}."] if is_table else [])]
+    return captioned
 
 
 def lstm_part(figures: list[Figure]) -> list[str]:
@@ -89,14 +89,16 @@ def lstm_part(figures: list[Figure]) -> list[str]:
             f["batch"],
             f["pass"],
             f["name"],
-            _seconds(f["seconds"]),
+            seconds(f["seconds"]),
             f["share_of_peak"],
             f["share_of_near_peak"],
         )
         for f in figures
         if "seconds" in f
     ]
-    ratios = [(f["size"], f["pass"], f["than"], _speedup(f)) for f in figures if "times" in f]
+    ratios = [
+        (f["size"], f["pass"], f["name"], f["than"], *ratio(f)) for f in figures if "times" in f
+    ]
     return [
         "## LSTM",
         "One projected layer, both directions.",
@@ -104,7 +106,7 @@ def lstm_part(figures: list[Figure]) -> list[str]:
             ("size", "batch", "pass", "", "median", "share of peak", "share of peak, same round"),
             times,
         ),
-        table(("size", "pass", "ours compared with", "speedup (range over rounds)"), ratios),
+        table(("size", "pass", "", "compared with", *RATIO_HEAD), ratios),
     ]
 
 
@@ -113,7 +115,7 @@ def encoder_part(figures: list[Figure]) -> list[str]:
     times = [
         (
             f["name"],
-            _seconds(f["seconds"]),
+            seconds(f["seconds"]),
             f["tokens"] if "every token" in f["name"] else f["distinct_words"],
         )
         for f in figures
@@ -135,8 +137,8 @@ def encoder_part(figures: list[Figure]) -> list[str]:
         "backward.",
         table(("", "median", "words encoded"), times),
         table(
-            ("ours compared with", "speedup (range over rounds)"),
-            [(f["than"], _speedup(f)) for f in figures if "times" in f],
+            ("ours compared with", *RATIO_HEAD),
+            [(f["than"], *ratio(f)) for f in figures if "times" in f],
         ),
         table(
             ("difference from float64", "vectors", "gradients of the filters", "all gradients"),
@@ -156,7 +158,7 @@ def softmax_part(figures: list[Figure]) -> list[str]:
         (
             f["name"],
             f"{f['vocabulary']:,}",
-            _seconds(f["seconds"]),
+            seconds(f["seconds"]),
             f["share_of_peak"],
             f["share_of_near_peak"],
             f"{memory[f['name'], f['vocabulary']]:.2f} GB",
@@ -170,8 +172,8 @@ def softmax_part(figures: list[Figure]) -> list[str]:
         "2 x 2,560 targets, 512 dimensions, 8,192 negatives per direction.",
         table((*head, "extra memory"), times),
         table(
-            ("", "compared with", "speedup (range over rounds)"),
-            [(f["name"], f["than"], _speedup(f)) for f in figures if "times" in f],
+            ("", "compared with", *RATIO_HEAD),
+            [(f["name"], f["than"], *ratio(f)) for f in figures if "times" in f],
         ),
     ]
 
@@ -186,7 +188,7 @@ def step_part(figures: list[Figure]) -> list[str]:
             f"{f['vocabulary']:,}",
             f["batch"],
             f["part"],
-            _seconds(f["seconds"]),
+            seconds(f["seconds"]),
             f"{100 * f['seconds'] / totals[f['config']]:.1f}%",
         )
         for f in parts
@@ -214,36 +216,43 @@ def step_part(figures: list[Figure]) -> list[str]:
     ]
 
 
-def scaling_part(figures: list[Figure], picture: str) -> list[str]:
-    """Return the section on step time by size, and on two ranks."""
+def scaling_part(figures: list[Figure]) -> list[str]:
+    """Return the section on step time by size."""
     times = [
         (
             f["axis"],
             f"{f['value']:,}",
-            _seconds(f["seconds"]) if "seconds" in f else "",
-            _seconds(f["lstm_seconds"]) if "lstm_seconds" in f else "",
+            seconds(f["seconds"]) if "seconds" in f else "",
+            seconds(f["lstm_seconds"]) if "lstm_seconds" in f else "",
             f"{f['words_per_second']:,.0f}",
         )
         for f in figures
         if "axis" in f
     ]
-    ratios = [
-        (f["name"], f["than"], _speedup(f), f"{f['peak_times']:.2f}")
-        for f in figures
-        if "times" in f
-    ]
-    head = ("", "compared with", "speedup (range over rounds)")
     return [
         "## Scaling",
         "The model of configs/small.json, 64 rows x 20, 50,000 words, with one size changed at a "
         "time; the projection is one eighth of the hidden size.",
-        f"![words per second and step time by size]({picture})",
+        f"![words per second and step time by size]({PICTURE})",
         table(("size", "value", "step", "LSTMs in the step", "words/s"), times),
-        table((*head, "speedup of the matrix product alone"), ratios),
     ]
 
 
-def json_part(title: str, figures: list[Figure]) -> list[str]:
-    """Return a section with the figures as JSON lines."""
-    lines = [json.dumps({k: v for k, v in f.items() if k != "benchmark"}) for f in figures]
-    return [f"## {title}", "\n".join(["```json", *lines, "```"])]
+def loader_part(figures: list[Figure]) -> list[str]:
+    """Return the section on the loader."""
+    return ["## Loader", json_lines(figures)]
+
+
+# The sections in the order of the page, by benchmark; a section without figures is left out.
+PARTS: dict[str, Callable[[list[Figure]], list[str]]] = {
+    "lstm": lstm_part,
+    "encoder": encoder_part,
+    "softmax": softmax_part,
+    "step": step_part,
+    "deepspeed_step": deepspeed_part,
+    "contention": contention_part,
+    "scaling": scaling_part,
+    "inference": inference_part,
+    "build_corpus": build_part,
+    "loader": loader_part,
+}

@@ -21,7 +21,7 @@ def plot(figures: list[Figure], path: Path) -> None:
         if "axis" in figure:
             by_axis.setdefault(figure["axis"], []).append(figure)
     page, (rates, times) = pyplot.subplots(2, 4, figsize=(16, 7.5), layout="constrained")
-    for name, cell in zip(("hidden", "rows", "vocabulary", "ranks"), rates, strict=True):
+    for name, cell in zip(("hidden", "rows", "vocabulary", "unroll"), rates, strict=True):
         _plot_rate(cell, name, by_axis[name])
     for name, label, cell in (
         ("hidden", "hidden size squared, millions", times[0]),
@@ -49,8 +49,6 @@ def _plot_rate(cell: Any, name: str, figures: list[Figure]) -> None:
     cell.set(xlabel=name, ylabel="words per second")
     if name == "vocabulary":
         cell.set_xscale("log")
-    if name == "ranks":
-        cell.set_xticks(sizes)
 
 
 def _plot_time(cell: Any, name: str, label: str, figures: list[Figure]) -> None:

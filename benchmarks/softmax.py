@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,10 +21,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 import torch
 from measure import Measured, elsewhere, figure, peak_memory_of
+from rounds import Bounds, add_bounds
 from torch import Tensor
 from torch.nn import functional as F
 
-from bilm.distributed.process import keep_freed_memory
+from bilm.distributed.process import keep_freed_memory, num_cores
 from bilm.model.negatives import draw_negatives, log_expected_count
 from bilm.model.softmax import VocabularySoftmax
 from bilm.training.config import OptimizerConfig
@@ -105,11 +105,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=5, help="rounds (default: %(default)s)")
+    add_bounds(parser)
     parser.add_argument(
         "--threads",
         type=int,
-        default=len(os.sched_getaffinity(0)),
+        default=num_cores(),
         help="threads (default: all cores)",
     )
     arguments = parser.parse_args()
@@ -131,7 +131,10 @@ def main() -> None:
             steps[f"{name} at {size}"] = step if name.startswith("ours") else elsewhere(step)
             gc.collect()
     keep_freed_memory()  # like a training process
-    measured = Measured(steps, arguments.rounds)
+    small, large = (f"ours at {size}" for size in SIZES)
+    pairs = [(f"ours at {n}", f"{c} at {n}") for n in SIZES for c in list(CONTENDERS)[2:]]
+    pairs.append((small, large))
+    measured = Measured(steps, Bounds(arguments.rounds, arguments.max_spread), pairs)
     for size in SIZES:
         for name in CONTENDERS:
             key = f"{name} at {size}"
@@ -144,10 +147,8 @@ def main() -> None:
                 share_of_near_peak=measured.share_of_near_peak(key, operations),
                 threads=arguments.threads,
             )
-        for other in list(CONTENDERS)[2:]:
-            figure("softmax", **measured.times_faster(f"ours at {size}", f"{other} at {size}"))
-    small, large = (f"ours at {size}" for size in SIZES)
-    figure("softmax", **measured.times_faster(small, large))
+    for pair in pairs:
+        figure("softmax", **measured.times_faster(*pair))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import statistics
 import sys
 import tempfile
@@ -23,14 +22,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import psutil
 import torch
-from measure import figure, least_disturbed, product_peak
+from measure import figure, product_peak
+from rounds import least_disturbed
 from torch.nn import functional as F
 from zipf import write_zipf_corpus
 
 from bilm.corpus.batches import BatchStream
 from bilm.corpus.global_batch import GlobalBatch
 from bilm.corpus.reader import Corpus
-from bilm.distributed.process import keep_freed_memory
+from bilm.distributed.process import keep_freed_memory, num_cores
 from bilm.kernels.dropout import active_seed, dropout
 from bilm.kernels.sparse_rows import clip_gradients
 from bilm.model.language_model import BiLm, training_objective
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument(
         "--threads",
         type=int,
-        default=len(os.sched_getaffinity(0)),
+        default=num_cores(),
         help="threads (default: all cores)",
     )
     parser.add_argument("override", nargs="*", help="section.key=value")
@@ -187,8 +187,8 @@ def measure(config: Config, corpus: Corpus, settings: Settings) -> None:
     label = {"config": settings.config_name, "vocabulary": corpus.vocabulary_size}
     label |= {"batch": f"{settings.rows} x {config.data.unroll_steps}"}
     for name, values in {**seconds, "step": totals}.items():
-        spread = [round(min(values), 5), round(max(values), 5)]
-        figure("step", **label, part=name, seconds=statistics.median(values), spread=spread)
+        limits = [round(min(values), 5), round(max(values), 5)]
+        figure("step", **label, part=name, seconds=statistics.median(values), range=limits)
     time_steps = config.data.unroll_steps
     needed = needed_operations(config, settings.rows, time_steps, int(statistics.median(distinct)))
     peak, step_seconds = max(peaks), statistics.median(totals)
