@@ -40,7 +40,7 @@ demo: .venv/.installed      ## run the whole pipeline on generated text (a few m
 	$(BIN)/python -m experiments.demo_summary $(DEMO)
 
 test: .venv/.dev            ## run all tests except the chaos tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/.dev           ## run ruff, mypy and the fast tests
 	$(BIN)/ruff format --check .
@@ -52,8 +52,8 @@ wheel: .venv/.dev           ## build dist/*.whl and install it with each extra a
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(BIN)/python -m tests.packaging.real_installs dist
 
-bench: .venv/.installed     ## run all benchmarks and write docs/performance.md (half an hour on an idle machine)
-	$(BIN)/python benchmarks/report.py
+bench: .venv/.installed     ## run all benchmarks and write docs/performance.md (30 to 60 minutes; ALLENNLP=PYTHON adds AllenNLP)
+	$(BIN)/python benchmarks/report.py $(if $(ALLENNLP),--allennlp $(ALLENNLP))
 
 gpu: .venv/.dev             ## check the GPUs of this machine and write docs/gpu.md (under 15 minutes)
 	$(BIN)/python -m bilm.commands.gpu_check --golden tests/golden --output docs/gpu.md

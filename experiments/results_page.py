@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import shutil
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bilm.distributed.process import num_cores
 from bilm.errors import CheckpointError
 from bilm.files.strict_json import read_json
 from bilm.files.writing import write_text
@@ -157,7 +157,7 @@ def _costs(work: Path) -> str:
     names = ("torch", "deepspeed", "scikit-learn", "gensim")
     versions = ", ".join(f"{package} {version(package)}" for package in names)
     return markdown_table(rows) + (
-        f"\n\n{total / 60:.0f} minutes in total on {os.cpu_count()} cores ({platform.machine()}), "
+        f"\n\n{total / 60:.0f} minutes in total on {num_cores()} cores ({platform.machine()}), "
         f"Python {platform.python_version()}, {versions}."
     )
 

@@ -17,6 +17,37 @@ ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden"
 SHARED = ROOT.parent / "shared"
 
+# Files that take half a minute or more, the longest first. They are started first, so that no
+# process is left with a long file at the end while the others are idle.
+SLOW_FILES = (
+    "launch/test_pretrain.py",
+    "launch/test_resume.py",
+    "bilm/commands/test_gpu_check.py",
+    "docs/test_code_blocks.py",
+    "launch/test_demo.py",
+    "launch/test_embed.py",
+    "launch/test_embed_ranks.py",
+    "chaos/test_kills.py",
+    "launch/test_plan.py",
+    "bilm/model/test_own_processes.py",
+    "launch/test_commands.py",
+    "launch/test_elastic.py",
+    "launch/test_numbers_of_ranks.py",
+    "downstream/test_second_device.py",
+    "launch/test_background_saves.py",
+    "second_device/test_second_device.py",
+    "chaos/test_hostile_files.py",
+    "chaos/test_nan.py",
+    "packaging/test_wheel.py",
+    "cluster/test_cluster.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Move the tests of slow files to the front."""
+    places = {ROOT / "tests" / name: place for place, name in enumerate(SLOW_FILES)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
 
 def shared_file(*parts: str) -> Path:
     """Return the path of real data next to the checkout, or skip the test if it is absent."""

@@ -15,12 +15,12 @@ import pytest
 from tests.cluster.machines import BASIC_PROGRAMS, Machine, connect, missing
 from tests.cluster.page import END, START, with_table
 from tests.conftest import ROOT
+from tests.launch.forking import train_forked
 from tests.launch.launching import (
     build_demo_corpus,
     command_for,
     environment,
     events,
-    launch,
     losses,
 )
 
@@ -82,7 +82,7 @@ def test_two_machines_train_like_one_and_detect_lost_link(
 ) -> None:
     corpus = build_demo_corpus(tmp_path / "demo")
     one, two = tmp_path / "one" / "run", tmp_path / "two" / "run"
-    launch(corpus, one, ranks=None)
+    train_forked(corpus, one)
     settings = ("train.max_steps=100000", f"train.timeout_seconds={TIMEOUT_SECONDS}")
     ranks = start_ranks(machines, command_for(corpus, two, *settings, ranks=None), tmp_path)
     deadline = time.monotonic() + 120

@@ -36,7 +36,7 @@ def directories() -> list[Path]:
 
 @pytest.mark.parametrize("directory", directories(), ids=lambda d: str(d.relative_to(ROOT)))
 def test_lists_every_module(directory: Path) -> None:
-    modules = {path.name for path in directory.iterdir() if path.suffix in (".py", ".c")}
+    modules = {path.name for path in directory.iterdir() if path.suffix in (".py", ".c", ".h")}
     listed = listed_modules().get(str(directory.relative_to(ROOT)), set())
     assert listed == modules - {"__init__.py"}
 

@@ -67,6 +67,7 @@ def needs_too_much(command: Command) -> bool:
         or target.startswith("docs/")
         or "experiments.results" in command.words
         or "--hostfile" in command.words
+        or "--scheduler" in command.words
     )
 
 

@@ -1,4 +1,4 @@
-"""A demo corpus and a finished run on it, for the tests of one module."""
+"""A demo corpus and a finished run on it, which tests only read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch.launching import build_demo_corpus, end_started, launch
+from tests.launch.forking import train_forked
+from tests.launch.launching import build_demo_corpus, end_started
 
 
 @pytest.fixture(autouse=True)
@@ -16,14 +17,14 @@ def _end_started_processes() -> Iterator[None]:
     end_started()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_demo_corpus(tmp_path_factory.mktemp("demo"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sampled(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with one rank and the sampled softmax."""
     output = tmp_path_factory.mktemp("sampled") / "run"
-    launch(corpus, output, ranks=None)
+    train_forked(corpus, output)
     return output

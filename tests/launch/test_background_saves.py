@@ -14,6 +14,7 @@ import pytest
 from bilm.errors import STOPPED_EXIT_CODE
 from bilm.training.checkpoints import CheckpointStore
 from tests.conftest import ROOT
+from tests.launch.forking import train_forked
 from tests.launch.launching import (
     TIMEOUT_SECONDS,
     TINY,
@@ -22,7 +23,6 @@ from tests.launch.launching import (
     environment,
     events,
     final_tensors,
-    launch,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
@@ -120,7 +120,7 @@ def saved_steps(output: Path) -> list[int]:
 def unbroken(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An undisturbed run of one rank that keeps all checkpoints."""
     output = tmp_path_factory.mktemp("unbroken") / "run"
-    launch(corpus, output, KEEP_ALL, ranks=None)
+    train_forked(corpus, output, KEEP_ALL)
     return output
 
 
@@ -200,7 +200,7 @@ def test_kill_during_save_keeps_previous_checkpoint(
     newest = CheckpointStore(output / "checkpoints").newest()
     assert newest is not None
     assert newest.record.step == 6  # of an evaluation
-    done = launch(corpus, output, KEEP_ALL, ranks=None)
+    done = train_forked(corpus, output, KEEP_ALL)
     assert "step-00000006" in done.stderr
     assert_same_run(unbroken, output, STEPS)
     assert not list((output / "checkpoints").glob(".step-*"))

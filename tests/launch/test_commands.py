@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.launch.forking import train_forked
 from tests.launch.launching import deepspeed, environment, events, launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
@@ -61,13 +62,8 @@ def test_run_starts_from_published_files_without_softmax(
     ]
     subprocess.run([*export, "--without-softmax"], check=True, env=environment(), cwd=ROOT)
     assert json.loads((published / "options.json").read_text())["char_cnn"]["n_characters"] == 262
-    done = launch(
-        corpus,
-        tmp_path / "c" / "run",
-        f"train.init_from={published}",
-        "train.max_steps=2",
-        ranks=None,
-    )
+    start = f"train.init_from={published}"
+    done = train_forked(corpus, tmp_path / "c" / "run", start, "train.max_steps=2")
     assert "the source has no softmax" in done.stderr
     again = subprocess.run(export, env=environment(), cwd=ROOT, capture_output=True, text=True)
     assert again.returncode == 2

@@ -19,12 +19,12 @@ import pytest
 
 from bilm.errors import LOST_RANK_EXIT_CODE, STOPPED_EXIT_CODE, USER_ERROR_EXIT_CODE
 from tests.conftest import ROOT
+from tests.launch.forking import train_forked
 from tests.launch.launching import (
     STARTED,
     command_for,
     environment,
     events,
-    launch,
     losses,
     tree_of,
 )
@@ -126,7 +126,7 @@ def test_shrinks_after_lost_machine_and_grows_when_it_returns(corpus: Path, tmp_
     assert process.wait(timeout=DEADLINE_SECONDS) == STOPPED_EXIT_CODE, cluster.log()
     assert cluster.log().count("resuming from") == 2
     curve, unbroken = losses(output), tmp_path / "unbroken" / "run"
-    launch(corpus, unbroken, *SLOW, f"train.max_steps={len(curve)}", ranks=None)
+    train_forked(corpus, unbroken, *SLOW, f"train.max_steps={len(curve)}")
     for ours, expected in zip(curve, losses(unbroken), strict=True):
         assert ours == pytest.approx(expected, abs=1e-5)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.launch.forking import train_forked
 from tests.launch.launching import (
     TIMEOUT_SECONDS,
     assert_same_run,
@@ -16,7 +17,6 @@ from tests.launch.launching import (
     command_for,
     environment,
     free_port,
-    launch,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
@@ -25,7 +25,7 @@ STEPS = 12
 
 def test_two_machines_train_like_one(tmp_path: Path) -> None:
     corpus = build_demo_corpus(tmp_path / "demo")
-    launch(corpus, tmp_path / "one" / "run", ranks=None)
+    train_forked(corpus, tmp_path / "one" / "run")
     # Each machine has its own output_dir; only the first one writes.
     output = tmp_path / "two" / "run"
     script = command_for(corpus, output, ranks=None)[1:]

@@ -18,6 +18,7 @@ import pytest
 
 from bilm.embedding.embedder import Embedder
 from tests.conftest import GOLDEN, ROOT
+from tests.launch.forking import train_forked
 from tests.launch.launching import (
     assert_same_run,
     build_demo_corpus,
@@ -38,7 +39,7 @@ STEPS = 12
 def full(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with one rank and the full softmax, at ZeRO stage 0."""
     output = tmp_path_factory.mktemp("full") / "run"
-    launch(corpus, output, FULL, ranks=None)
+    train_forked(corpus, output, FULL)
     return output
 
 
@@ -122,31 +123,33 @@ def test_ranks_train_like_one_with_sampled_softmax(
 def test_zero_stages_train_like_one_rank_with_full_softmax(
     stage: int, corpus: Path, full: Path, tmp_path: Path
 ) -> None:
-    launch(corpus, tmp_path / "run", FULL, f"deepspeed.zero_optimization.stage={stage}", ranks=2)
+    stage_of_run = f"deepspeed.zero_optimization.stage={stage}"
+    train_forked(corpus, tmp_path / "run", FULL, stage_of_run, ranks=2)
     assert_same_run(full, tmp_path / "run", STEPS, 1e-5)
 
 
 def test_zero_stages_clip_like_one_rank_with_sampled_softmax(corpus: Path, tmp_path: Path) -> None:
     """The norm is that of dense and sparse gradients together, and is always above the limit."""
     limit, one = "train.max_gradient_norm=0.3", tmp_path / "one"
-    launch(corpus, one, limit, ranks=None)
+    train_forked(corpus, one, limit)
     for stage in (0, 1, 2):
         run = tmp_path / f"stage_{stage}"
-        launch(corpus, run, limit, f"deepspeed.zero_optimization.stage={stage}", ranks=2)
+        train_forked(corpus, run, limit, f"deepspeed.zero_optimization.stage={stage}", ranks=2)
         assert_same_run(one, run, STEPS, 1e-5)
 
 
-@pytest.mark.parametrize(("ranks", "steps"), [(None, 4), (2, 2)])
+@pytest.mark.parametrize(("ranks", "steps"), [(1, 4), (2, 2)])
 def test_accumulation_trains_like_one_batch(
-    ranks: int | None, steps: int, corpus: Path, sampled: Path, tmp_path: Path
+    ranks: int, steps: int, corpus: Path, sampled: Path, tmp_path: Path
 ) -> None:
-    launch(corpus, tmp_path / "run", f"deepspeed.gradient_accumulation_steps={steps}", ranks=ranks)
+    accumulation = f"deepspeed.gradient_accumulation_steps={steps}"
+    train_forked(corpus, tmp_path / "run", accumulation, ranks=ranks)
     assert_same_run(sampled, tmp_path / "run", STEPS, 1e-5)
 
 
 def test_dropout_changes_the_run(corpus: Path, sampled: Path, tmp_path: Path) -> None:
     """The comparisons of ranks and micro-batches are made with dropout."""
-    launch(corpus, tmp_path / "run", "model.dropout=0.0", "train.max_steps=2", ranks=None)
+    train_forked(corpus, tmp_path / "run", "model.dropout=0.0", "train.max_steps=2")
     assert abs(sum(losses(tmp_path / "run")[1]) - sum(losses(sampled)[1])) > 1e-3
 
 
@@ -160,24 +163,24 @@ ADAM = (
 
 def test_adam_with_sampled_softmax_resumes_on_two_ranks(corpus: Path, tmp_path: Path) -> None:
     unbroken, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    launch(corpus, unbroken, *ADAM, ranks=None)
-    launch(corpus, broken, *ADAM, "train.max_steps=4", ranks=None)
-    launch(corpus, broken, *ADAM, ranks=2)
+    train_forked(corpus, unbroken, *ADAM)
+    train_forked(corpus, broken, *ADAM, "train.max_steps=4")
+    train_forked(corpus, broken, *ADAM, ranks=2)
     assert_same_run(unbroken, broken, STEPS, 1e-5)
 
 
 def test_adam_resumes_at_other_zero_stages(corpus: Path, tmp_path: Path) -> None:
     unbroken, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    launch(corpus, unbroken, FULL, *ADAM, ranks=None)
+    train_forked(corpus, unbroken, FULL, *ADAM)
     stage = "deepspeed.zero_optimization.stage="
-    launch(corpus, broken, FULL, *ADAM, f"{stage}2", "train.max_steps=4", ranks=2)
-    launch(corpus, broken, FULL, *ADAM, f"{stage}3", "train.max_steps=8", ranks=2)
-    launch(corpus, broken, FULL, *ADAM, f"{stage}1", ranks=2)
+    train_forked(corpus, broken, FULL, *ADAM, f"{stage}2", "train.max_steps=4", ranks=2)
+    train_forked(corpus, broken, FULL, *ADAM, f"{stage}3", "train.max_steps=8", ranks=2)
+    train_forked(corpus, broken, FULL, *ADAM, f"{stage}1", ranks=2)
     assert losses(broken) == [pytest.approx(pair, abs=1e-4) for pair in losses(unbroken)]
 
 
 def test_bfloat16_is_close_to_float32(corpus: Path, sampled: Path, tmp_path: Path) -> None:
-    launch(corpus, tmp_path / "run", "train.precision=bfloat16", ranks=None)
+    train_forked(corpus, tmp_path / "run", "train.precision=bfloat16")
     lower, higher = losses(tmp_path / "run"), losses(sampled)
     assert lower != higher
     for one, other in zip(lower, higher, strict=True):
@@ -207,16 +210,10 @@ def test_demo_losses_equal_stored_losses(tmp_path: Path) -> None:
 
 def test_starts_from_another_model(corpus: Path, sampled: Path, tmp_path: Path) -> None:
     """A run that starts from another model has a lower first loss than the run of that model."""
-    launch(corpus, tmp_path / "a" / "run", f"train.init_from={sampled}", ranks=None)
+    train_forked(corpus, tmp_path / "a" / "run", f"train.init_from={sampled}")
     assert sum(losses(tmp_path / "a" / "run")[0]) < sum(losses(sampled)[1])
-    done = launch(
-        corpus,
-        tmp_path / "b" / "run",
-        f"train.init_from={GOLDEN}",
-        "train.max_steps=1",
-        ranks=None,
-        code=2,
-    )
+    other = f"train.init_from={GOLDEN}"
+    done = train_forked(corpus, tmp_path / "b" / "run", other, "train.max_steps=1", code=2)
     assert "a different configuration" in done.stderr
     assert "model.lstm" in done.stderr
 
@@ -260,7 +257,7 @@ def test_adagrad_sums_equal_squared_gradient_norms(
 
 def test_clips_large_gradients(corpus: Path, tmp_path: Path) -> None:
     limit = 0.5
-    launch(corpus, tmp_path / "run", f"train.max_gradient_norm={limit}", ranks=2)
+    train_forked(corpus, tmp_path / "run", f"train.max_gradient_norm={limit}", ranks=2)
     assert all(line["clipped_steps_share"] == 1.0 for line in events(tmp_path / "run", "train"))
     sums = [
         tensor.double() - 1.0
@@ -273,7 +270,7 @@ def test_clips_large_gradients(corpus: Path, tmp_path: Path) -> None:
 
 def test_full_disk_is_reported_and_keeps_last_checkpoint(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    launch(corpus, output, "train.max_steps=4", ranks=None)
+    train_forked(corpus, output, "train.max_steps=4")
     limit = (output / "checkpoints" / "step-00000004" / "weights.safetensors").stat().st_size // 2
     # Without histograms, so that the TensorBoard file stays below the limit of file sizes.
     no_histograms = "train.log.histograms_every_steps=null"
@@ -290,4 +287,4 @@ def test_full_disk_is_reported_and_keeps_last_checkpoint(corpus: Path, tmp_path:
     assert "Traceback" not in done.stderr
     names = sorted(path.name for path in (output / "checkpoints").iterdir())
     assert names == ["ever_saved", "step-00000004"]
-    launch(corpus, output, "train.max_steps=8", ranks=None)
+    train_forked(corpus, output, "train.max_steps=8")

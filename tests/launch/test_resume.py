@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from bilm.training.run_record import RunRecord
+from tests.launch.forking import train_forked
 from tests.launch.launching import (
     assert_same_run,
     build_demo_corpus,
@@ -38,15 +39,15 @@ NO_CHECKPOINTS = ("train.checkpoints.every_steps=100000", "train.evaluation.ever
 def unbroken(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two ranks with dropout that is never interrupted."""
     output = tmp_path_factory.mktemp("unbroken") / "run"
-    launch(corpus, output, DROPOUT, ranks=2)
+    train_forked(corpus, output, DROPOUT, ranks=2)
     return output
 
 
 def test_resumes_with_other_numbers_of_ranks(corpus: Path, tmp_path: Path) -> None:
     unbroken, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    launch(corpus, unbroken, ranks=None)
-    for ranks, steps in ((2, 4), (None, 8), (2, STEPS)):
-        launch(corpus, broken, f"train.max_steps={steps}", ranks=ranks)
+    train_forked(corpus, unbroken)
+    for ranks, steps in ((2, 4), (1, 8), (2, STEPS)):
+        train_forked(corpus, broken, f"train.max_steps={steps}", ranks=ranks)
     assert_same_run(unbroken, broken, STEPS, 1e-5)
 
 
@@ -74,14 +75,14 @@ def test_sigterm_saves_and_ends_all_processes(corpus: Path, target: str, tmp_pat
     assert code == {"outer": -signal.SIGTERM, "launcher": 1, "rank": 75, "all": -15}[target]
     last = events(output, "train")[-1]["step"]
     assert events(output, "checkpoint")[-1]["step"] == last
-    done = launch(corpus, output, f"train.max_steps={last + 2}", ranks=2)
+    done = train_forked(corpus, output, f"train.max_steps={last + 2}", ranks=2)
     assert f"step-{last:08d}" in done.stderr
     assert [e["step"] for e in events(output, "train")] == list(range(1, last + 3))
 
 
 def test_skips_damaged_latest_checkpoint(corpus: Path, unbroken: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    launch(corpus, output, DROPOUT, "train.max_steps=8", ranks=2)
+    train_forked(corpus, output, DROPOUT, "train.max_steps=8", ranks=2)
     newest = output / "checkpoints" / "step-00000008" / "optimizer.safetensors"
     data = bytearray(newest.read_bytes())
     data[-7] ^= 1
@@ -95,28 +96,28 @@ def test_skips_damaged_latest_checkpoint(corpus: Path, unbroken: Path, tmp_path:
 
 def test_rejects_changed_settings(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    launch(corpus, output, "train.max_steps=2", ranks=None)
+    train_forked(corpus, output, "train.max_steps=2")
     for overrides, message in (
         (["model.lstm.dim=48", "--allow-changes"], "settings:\n  model.lstm.dim: 32 -> 48\n"),
         (["train.seed=5"], "train.seed: 0 -> 5"),
         (["deepspeed.train_batch_size=4"], "deepspeed.train_batch_size: 8 -> 4"),
         (["--fresh"], "--fresh"),
     ):
-        done = launch(corpus, output, *overrides, ranks=None, code=2)
+        done = train_forked(corpus, output, *overrides, code=2)
         assert message in done.stderr
     other = build_demo_corpus(tmp_path / "other", sentences=500)
-    done = launch(other, output, ranks=None, code=2)
+    done = train_forked(other, output, code=2)
     assert "data.corpus" in done.stderr
 
 
 def test_changed_learning_rate_requires_flag(corpus: Path, tmp_path: Path) -> None:
     output, rate = tmp_path / "run", "train.optimizer.learning_rate=0.4"
-    launch(corpus, output, "train.max_steps=2", ranks=None)
-    done = launch(corpus, output, "train.max_steps=4", rate, ranks=None, code=2)
+    train_forked(corpus, output, "train.max_steps=2")
+    done = train_forked(corpus, output, "train.max_steps=4", rate, code=2)
     line = "  train.optimizer.learning_rate: 0.2 -> 0.4\n"
     assert f"was written:\n{line}Restore" in done.stderr
     assert "--allow-changes" in done.stderr
-    done = launch(corpus, output, "train.max_steps=4", rate, "--allow-changes", ranks=None)
+    done = train_forked(corpus, output, "train.max_steps=4", rate, "--allow-changes")
     assert line in done.stderr
     assert [e["learning_rate"] for e in events(output, "train")] == [0.2, 0.2, 0.4, 0.4]
     record = RunRecord.read(output / "checkpoints" / "step-00000004")
@@ -127,10 +128,10 @@ def test_changed_learning_rate_requires_flag(corpus: Path, tmp_path: Path) -> No
 def test_best_model_is_of_one_heldout_subset(corpus: Path, tmp_path: Path) -> None:
     """Other held-out text makes perplexities lower or higher, whichever model is better."""
     output, limit = tmp_path / "run", "train.evaluation.max_words=24"
-    launch(corpus, output, "train.max_steps=6", ranks=None)
-    done = launch(corpus, output, limit, ranks=None, code=2)
+    train_forked(corpus, output, "train.max_steps=6")
+    done = train_forked(corpus, output, limit, code=2)
     assert "train.evaluation.max_words: null -> 24" in done.stderr
-    done = launch(corpus, output, limit, "--allow-changes", ranks=None)
+    done = train_forked(corpus, output, limit, "--allow-changes")
     assert "is not comparable" in done.stderr
     assert "a subset of 24 of " in done.stderr
     complete, *subsets = events(output, "heldout")
@@ -147,13 +148,13 @@ def test_best_model_is_of_one_heldout_subset(corpus: Path, tmp_path: Path) -> No
 
 def test_resumes_checkpoint_of_earlier_version(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    launch(corpus, output, "train.max_steps=4", ranks=None)
+    train_forked(corpus, output, "train.max_steps=4")
     checkpoint = output / "checkpoints" / "step-00000004"
     tree = json.loads((checkpoint / "run.json").read_text())
     del tree["changeable"]
     (checkpoint / "run.json").write_text(json.dumps(tree | {"version": 2}))
     sign(checkpoint)
-    done = launch(corpus, output, "train.optimizer.learning_rate=0.4", ranks=None)
+    done = train_forked(corpus, output, "train.optimizer.learning_rate=0.4")
     assert "did not record the learning rate" in done.stderr
     assert "resuming from" in done.stderr
 
@@ -163,7 +164,7 @@ def test_rejects_second_run_in_same_directory(corpus: Path, tmp_path: Path) -> N
     process = start(corpus, output, LONG, ranks=1)
     try:
         wait_for_step(output, 2)
-        done = launch(corpus, output, ranks=None, code=2)
+        done = train_forked(corpus, output, code=2)
         assert "another process is training" in done.stderr
     finally:
         processes = tree_of(process)
@@ -175,16 +176,16 @@ def test_rejects_second_run_in_same_directory(corpus: Path, tmp_path: Path) -> N
 
 def test_fails_if_no_checkpoint_is_intact(corpus: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    launch(corpus, output, "train.max_steps=4", ranks=None)
+    train_forked(corpus, output, "train.max_steps=4")
     for file in (output / "checkpoints").glob("*/run.json"):
         file.write_text("{}")
-    done = launch(corpus, output, ranks=None, code=2)
+    done = train_forked(corpus, output, code=2)
     assert "none of the checkpoints" in done.stderr
 
 
 def test_restarts_after_kill_before_first_checkpoint(corpus: Path, tmp_path: Path) -> None:
     unbroken, broken = tmp_path / "a" / "run", tmp_path / "b" / "run"
-    launch(corpus, unbroken, "train.max_steps=3", ranks=None)
+    train_forked(corpus, unbroken, "train.max_steps=3")
     process = start(corpus, broken, LONG, *NO_CHECKPOINTS, ranks=1)
     wait_for_step(broken, 2)
     processes = tree_of(process)
@@ -192,7 +193,7 @@ def test_restarts_after_kill_before_first_checkpoint(corpus: Path, tmp_path: Pat
         one.kill()
     process.wait()
     wait_gone(processes)
-    launch(corpus, broken, "train.max_steps=3", ranks=None)
+    train_forked(corpus, broken, "train.max_steps=3")
     assert_same_run(unbroken, broken, 3)
 
 
@@ -213,9 +214,9 @@ def test_resumes_patience(corpus: Path, tmp_path: Path) -> None:
     """The learning rate is so high that an early evaluation stays the best."""
     diverging = ("train.optimizer.learning_rate=20", "train.evaluation.every_steps=2")
     output = tmp_path / "run"
-    launch(corpus, output, *diverging, "train.max_steps=4", ranks=None)
+    train_forked(corpus, output, *diverging, "train.max_steps=4")
     assert len(events(output, "heldout")) == 2
-    done = launch(corpus, output, *diverging, "train.evaluation.patience=3", LONG, ranks=None)
+    done = train_forked(corpus, output, *diverging, "train.evaluation.patience=3", LONG)
     assert "held-out perplexity has not improved in 3 evaluations" in done.stderr
     perplexities = [event["perplexity"] for event in events(output, "heldout")]
     best = perplexities.index(min(perplexities))
@@ -237,5 +238,5 @@ def test_repeats_interrupted_evaluation(corpus: Path, tmp_path: Path) -> None:
     assert process.wait(timeout=60) == 75
     wait_gone(processes)
     last = events(output, "train")[-1]["step"]
-    launch(corpus, output, *slow, f"train.max_steps={last}", ranks=None)
+    train_forked(corpus, output, *slow, f"train.max_steps={last}")
     assert [e["step"] for e in events(output, "heldout")] == list(range(1, last + 1))
