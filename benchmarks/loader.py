@@ -29,6 +29,7 @@ from zipf import write_zipf_corpus
 from bilm.corpus.batches import BatchStream
 from bilm.corpus.global_batch import GlobalBatch
 from bilm.corpus.reader import Corpus
+from bilm.distributed.process import processor_name
 from bilm.errors import ConfigError, run_command
 
 ZIPF_TYPES = 100_000
@@ -169,11 +170,8 @@ def _pin_to_one_core() -> None:
 
 
 def _machine() -> dict[str, Any]:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
-        "processor": models[0] if models else platform.processor() or platform.machine(),
+        "processor": processor_name(),
         "cores_used": 1,
         "python": platform.python_version(),
         "numpy": np.__version__,

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from report_page import write_page
 from report_table import Figure
 
-from bilm.distributed.process import num_cores
+from bilm.distributed.process import num_cores, processor_name
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES = ROOT / "benchmarks" / "figures.jsonl"
@@ -136,14 +136,8 @@ def run(name: str, options: list[str]) -> list[Figure]:
 
 def machine() -> Figure:
     """Return the hardware, the versions and the date."""
-    model = "unknown"
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next(
-            (line.split(": ")[1] for line in lines if line.startswith("model name")), model
-        )
     return {
-        "processor": model,
+        "processor": processor_name(),
         "cores": num_cores(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "python": platform.python_version(),

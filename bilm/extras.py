@@ -19,6 +19,7 @@ EXTRAS = {
     "zstandard": "data",
     "pyarrow": "parquet",
     "distributed": "dask",
+    "huggingface_hub": "hub",
     "gensim": "downstream",
     "matplotlib": "downstream",
     "scipy": "downstream",

@@ -1,9 +1,9 @@
-"""Write the text of the model `english-small`: one file per source for training and for holding out.
+"""Write the text of the model `english-small`: files for training and for holding out, by source.
 
-Documents are held out by a hash, so that every source has held-out documents, and the choice does not
-depend on the order of the files. In three quarters of the documents, typographic quotes and
-apostrophes become ASCII, because most task data has only these; the other documents keep them, so that
-the model knows both.
+Documents are held out by a hash, so that every source has held-out documents, and the choice does
+not depend on the order of the files. In three quarters of the documents, typographic quotes and
+apostrophes become ASCII, because most task data has only these; the other documents keep them, so
+that the model knows both.
 """
 
 from __future__ import annotations

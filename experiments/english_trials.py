@@ -1,8 +1,9 @@
-"""Compare settings of `english-small` by short runs of equal time: `python -m experiments.english_trials`.
+"""Compare settings of `english-small` by short runs of equal time.
 
-Each trial measures the speed of its settings, trains for the steps that fit into the time on two
-cores, and reports held-out perplexity and the quality of frozen features: the part-of-speech accuracy
-of linear probes, and the accuracy of a pooled head on SST-5.
+`python -m experiments.english_trials --data DIR` measures the speed of each trial's settings, trains
+for the steps that fit into the time on two cores, and reports held-out perplexity and the quality
+of frozen features: the part-of-speech accuracy of linear probes, and the accuracy of a pooled head
+on SST-5.
 """
 
 from __future__ import annotations
@@ -15,45 +16,55 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bilm.errors import run_command
-from bilm.files.writing import write_text
 from experiments.stages import Stages
 
 SPEED_STEPS = 80
+
+EVALUATED_WORDS = 20_000
 
 CONFIG = "configs/english_small.json"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The settings of a trial that differ from the configuration."""
+    """A size, the rows of a batch, and the settings that differ from the configuration."""
 
-    name: str
-    settings: tuple[str, ...]
-    rows: int = 128  # of the batch
+    units: int
+    projection: int
+    rows: int = 128
+    settings: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The size, and all other differences from the configuration."""
+        settings = (setting.rpartition(".")[2] for setting in self.settings)
+        return ", ".join((f"{self.units}/{self.projection}", f"{self.rows} rows", *settings))
+
+    @property
+    def size_settings(self) -> list[str]:
+        """The settings on which the speed depends."""
+        return [
+            f"model.lstm.dim={self.units}",
+            f"model.lstm.projection_dim={self.projection}",
+            f"deepspeed.train_batch_size={self.rows}",
+        ]
 
 
-def _size(dim: int, projection: int) -> tuple[str, ...]:
-    return (f"model.lstm.dim={dim}", f"model.lstm.projection_dim={projection}")
-
+_ADAGRAD = (
+    "train.optimizer.name=adagrad",
+    "train.optimizer.learning_rate=0.2",
+    "train.optimizer.warmup_steps=0",
+    "train.optimizer.decay=none",
+)
 
 TRIALS = (
-    Trial("512/128", _size(512, 128)),
-    Trial("1024/128", _size(1024, 128)),
-    Trial("768/192", _size(768, 192)),
-    Trial("768/192, learning rate 0.008", (*_size(768, 192), "train.optimizer.learning_rate=0.008")),
-    Trial("768/192, learning rate 0.002", (*_size(768, 192), "train.optimizer.learning_rate=0.002")),
-    Trial("768/192, no dropout", (*_size(768, 192), "model.dropout=0.0")),
-    Trial("768/192, 64 rows", _size(768, 192), rows=64),
-    Trial(
-        "768/192, Adagrad 0.2",
-        (
-            *_size(768, 192),
-            "train.optimizer.name=adagrad",
-            "train.optimizer.learning_rate=0.2",
-            "train.optimizer.warmup_steps=0",
-            "train.optimizer.decay=none",
-        ),
-    ),
+    Trial(512, 128),
+    Trial(1024, 128),
+    Trial(768, 192),
+    Trial(768, 192, settings=("train.optimizer.learning_rate=0.008",)),
+    Trial(768, 192, settings=_ADAGRAD),
+    Trial(768, 192, rows=64),
+    Trial(768, 192, settings=("model.dropout=0.0",)),
 )
 
 
@@ -79,11 +90,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--data", type=Path, required=True, help="directory of the task data")
     parser.add_argument("--work", type=Path, default=Path("results/english"))
-    parser.add_argument("--minutes", type=float, default=3.0, help="training time of each trial")
+    parser.add_argument("--minutes", type=float, default=1.25, help="training time of each trial")
     parser.add_argument("--only", type=int, nargs="+", help="numbers of the trials to run, from 0")
+    parser.add_argument("--speeds", action="store_true", help="only measure the speeds")
     arguments = parser.parse_args(argv)
     runner = Runner(arguments.data, arguments.work, 60 * arguments.minutes)
     trials = [TRIALS[i] for i in arguments.only] if arguments.only else TRIALS
+    for trial in trials:  # first, so that all speeds are measured on the same quiet machine
+        runner.speed(trial)
+    if arguments.speeds:
+        return 0
     results = [runner.run(trial) for trial in trials]
     print(table(results))
     return 0
@@ -99,12 +115,13 @@ class Runner:
     def run(self, trial: Trial) -> Result:
         """Measure the speed of the settings, train, and evaluate."""
         name = re.sub(r"\W+", "_", trial.name)
-        words_per_second = self._speed(trial, name)
+        words_per_second = self.speed(trial)
         words_per_step = trial.rows * 20
         steps = int(self._seconds * words_per_second / words_per_step)
         run = self._train(trial, name, steps)
         model, corpus = str(run / "best"), str(self._work / "corpus")
         command = ["python", "launch/evaluate.py", "--model", model, "--corpus", corpus, "--json"]
+        command += ["--max-words", str(EVALUATED_WORDS)]
         perplexity = json.loads(self._stages.run(f"{name}_perplexity", command).output)
         treebank = self._data / "ud_english_ewt"
         probe = ["python", "-m", "downstream.analyses.probe", "--model", model, "--overwrite"]
@@ -121,18 +138,22 @@ class Runner:
             self._sst5(name, model),
         )
 
-    def _speed(self, trial: Trial, name: str) -> float:
-        run = self._train(trial, f"{name}_speed", SPEED_STEPS, ["train.evaluation.max_words=2000"])
+    def speed(self, trial: Trial) -> float:
+        """Return the words per second of the size of a trial."""
+        name = f"speed_{trial.units}_{trial.projection}_{trial.rows}"
+        bare = Trial(trial.units, trial.projection, trial.rows)
+        run = self._train(bare, name, SPEED_STEPS, ["train.evaluation.max_words=2000"])
         lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         speeds = [json.loads(line).get("words_per_second") for line in lines]
-        return float([speed for speed in speeds if speed][-1])
+        return max(float(speed) for speed in speeds if speed)
 
     def _train(self, trial: Trial, name: str, steps: int, settings: Sequence[str] = ()) -> Path:
         run = self._work / "trials" / name
         command = ["deepspeed", "--quiet", "--num_gpus", "1", "launch/pretrain.py"]
         command += ["--config", CONFIG, f"data.corpus={self._work / 'corpus'}"]
         command += [f"train.output_dir={run}", f"train.max_steps={steps}"]
-        command += [f"deepspeed.train_batch_size={trial.rows}", "train.log.every_steps=40"]
+        command.append(f"train.optimizer.warmup_steps={steps // 10}")
+        command += ["train.log.every_steps=40", *trial.size_settings]
         self._stages.run(name, [*command, *trial.settings, *settings])
         return run
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "evaluate": Command("bilm.commands.evaluate", "measure held-out perplexity"),
     "export": Command("bilm.commands.export", "write the model of a run to a directory"),
     "convert": Command("bilm.commands.convert", "convert from or to the published files"),
+    "models": Command("bilm.commands.models", "list the models that come with bilm"),
     "embed": Command("bilm.commands.embed", "write the vectors of a text file"),
     "parity": Command("bilm.parity", "compare bilm with the original implementation"),
     "gpu-check": Command("bilm.commands.gpu_check", "check bilm on the GPUs of this machine"),

@@ -1,5 +1,7 @@
 """The settings of this process: its rank numbers, its share of the cores, and its memory.
 
+Also the name of the processor, for reports.
+
 This module does not import torch, because the settings must be made before torch is imported.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import resource
 import sys
 from collections.abc import Iterator
@@ -83,6 +86,15 @@ def num_cores(root: Path = Path("/")) -> int:
     else:
         cores = os.cpu_count() or 1
     return max(1, min([cores, *_cpu_quotas(root)]))
+
+
+def processor_name(root: Path = Path("/")) -> str:
+    """Return the model name of the processor, or its architecture where the system has no name."""
+    for line in _read(root / "proc/cpuinfo").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name" and value.strip():
+            return value.strip()
+    return platform.processor() or platform.machine()
 
 
 def _cpu_quotas(root: Path) -> Iterator[int]:

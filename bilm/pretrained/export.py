@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from bilm.errors import CheckpointError
 from bilm.files.writing import reject_existing
 from bilm.model.language_model import BiLm
-from bilm.pretrained.model_directory import (
+from bilm.pretrained.file_names import (
     OPTIONS_FILE,
     PUBLISHED_WEIGHTS_FILE,
     VOCABULARY_FILE,
-    PretrainedBiLm,
+    WeightType,
 )
+from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.pretrained.model_files import stored_weights
 
 
-def export_model(pretrained: PretrainedBiLm, directory: Path, overwrite: bool = False) -> None:
-    """Write a model directory, read it back and compare all weights."""
-    pretrained.save_pretrained(directory, overwrite)
-    _check_equal(pretrained.model, PretrainedBiLm.from_pretrained(directory).model, directory)
+def export_model(
+    pretrained: PretrainedBiLm,
+    directory: Path,
+    overwrite: bool = False,
+    dtype: WeightType = "float32",
+    card: str | None = None,
+) -> None:
+    """Write a model directory, read it back and compare all weights, which `dtype` rounds."""
+    pretrained.save_pretrained(directory, overwrite, dtype, card)
+    written = {name: w.float() for name, w in stored_weights(pretrained.model, dtype).items()}
+    _check_equal(written, PretrainedBiLm.from_pretrained(directory).model, directory)
 
 
 def export_published(
@@ -39,7 +50,7 @@ def export_published(
     if pretrained.vocabulary is not None:
         pretrained.vocabulary.write(directory / VOCABULARY_FILE)
     restored = PretrainedBiLm.from_published(options, weights)
-    _check_equal(pretrained.model, restored.model, directory)
+    _check_equal(dict(pretrained.model.named_parameters()), restored.model, directory)
 
 
 def _check_free(directory: Path, overwrite: bool) -> None:
@@ -50,8 +61,8 @@ def _check_free(directory: Path, overwrite: bool) -> None:
         reject_existing(directory / name, CheckpointError, overwrite)
 
 
-def _check_equal(written: BiLm, read: BiLm, directory: Path) -> None:
-    expected, actual = dict(written.named_parameters()), dict(read.named_parameters())
+def _check_equal(expected: Mapping[str, Tensor], read: BiLm, directory: Path) -> None:
+    actual = dict(read.named_parameters())
     if expected.keys() != actual.keys() or not all(
         torch.equal(expected[name].cpu(), actual[name]) for name in expected
     ):

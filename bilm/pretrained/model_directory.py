@@ -2,59 +2,53 @@
 
 A model directory is self-contained: `config.json` (the model section, the tokenizer),
 `model.safetensors` (the weights), `vocab.txt` (the words of the softmax, if there is one) and, for
-sentencepiece, `tokenizer.model`. It contains nothing executable, and every file is checked when it
-is read.
+sentencepiece, `tokenizer.model`. An exported model also has `README.md` (its card) and
+`checksums.json`. A model contains nothing executable, and every file is checked when it is read.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from bilm.errors import CheckpointError, ConfigError, CorpusError
-from bilm.files.sections import Section, parse_section
-from bilm.files.strict_json import read_json
 from bilm.files.writing import atomic_directory, write_text
-from bilm.model.config import ModelConfig, VocabularySize
+from bilm.model.config import ModelConfig
 from bilm.model.language_model import BiLm, allocate, shape_only_model
 from bilm.pretrained.archives import extracted
-from bilm.pretrained.tensors import TensorFile, save_tensors
-from bilm.text.tokenizers import Tokenizer, TokenizerSpec, load_tokenizer
+from bilm.pretrained.checksums import verify_checksums, write_checksums
+from bilm.pretrained.file_names import (
+    BEST_MODEL_DIRECTORY,
+    CARD_FILE,
+    CHECKPOINTS_DIRECTORY,
+    CONFIG_FILE,
+    NLPL_WEIGHTS_FILE,
+    OPTIONS_FILE,
+    PUBLISHED_WEIGHTS_FILE,
+    VOCABULARY_FILE,
+    WEIGHTS_FILE,
+    WeightType,
+)
+from bilm.pretrained.hub import upload
+from bilm.pretrained.locations import locate
+from bilm.pretrained.model_files import (
+    check_replaceable,
+    read_description,
+    read_weights,
+    stored_weights,
+    write_description,
+    write_weights,
+)
+from bilm.pretrained.named_models import MODELS
+from bilm.text.tokenizers import Tokenizer, load_tokenizer
 from bilm.text.vocabulary import Vocabulary
 
-CONFIG_FILE = "config.json"
-
-WEIGHTS_FILE = "model.safetensors"
-
-VOCABULARY_FILE = "vocab.txt"
-
-OPTIONS_FILE, PUBLISHED_WEIGHTS_FILE = "options.json", "weights.hdf5"
-
-NLPL_WEIGHTS_FILE = "model.hdf5"  # the name of the weights in the NLPL repository
-
-# The parts of a run directory that `PretrainedBiLm.open` recognizes.
-BEST_MODEL_DIRECTORY, CHECKPOINTS_DIRECTORY = "best", "checkpoints"
-
-
 logger = logging.getLogger(__name__)
-
-
-class _Description(Section):
-    """The content of config.json."""
-
-    format: Literal["bilm-model"]
-    version: Literal[1]
-    model: ModelConfig
-    vocabulary_size: VocabularySize | None
-    has_softmax: bool
-    tokenizer: TokenizerSpec | None
 
 
 @dataclass(frozen=True)
@@ -75,10 +69,14 @@ class PretrainedBiLm:
 
         `path` is a run (its best model is read), a model directory, a directory with the published
         `options.json` and `weights.hdf5` (or `model.hdf5`), and `vocab.txt` if there is one, or a
-        .zip file of such a directory. An invalid vocabulary is ignored if the model has no softmax
-        and reads characters.
+        .zip file of such a directory. It may also be the name of a model that comes with bilm
+        (`bilm models` lists them), or a repository of the Hugging Face Hub, such as "owner/name".
+        An invalid vocabulary is ignored if the model has no softmax and reads characters.
         """
-        path = Path(path)
+        location = locate(path)
+        if location.checksums_digest is not None:
+            return cls.from_pretrained(path)
+        path = location.path
         if path.suffix == ".zip" and path.is_file():
             weights = (PUBLISHED_WEIGHTS_FILE, NLPL_WEIGHTS_FILE)
             with extracted(path, [[OPTIONS_FILE], weights], VOCABULARY_FILE) as directory:
@@ -97,7 +95,8 @@ class PretrainedBiLm:
         raise ConfigError(
             f"{path} is neither a run with a {BEST_MODEL_DIRECTORY}/ model, nor a model directory "
             f"with {CONFIG_FILE}, nor a directory or .zip file with {OPTIONS_FILE} and "
-            f"{PUBLISHED_WEIGHTS_FILE} or {NLPL_WEIGHTS_FILE}"
+            f"{PUBLISHED_WEIGHTS_FILE} or {NLPL_WEIGHTS_FILE}, nor one of the models of bilm "
+            f"({', '.join(MODELS)})"
         )
 
     @classmethod
@@ -166,21 +165,23 @@ class PretrainedBiLm:
 
     @classmethod
     def from_pretrained(cls, directory: Path | str) -> PretrainedBiLm:
-        """Read a model directory."""
-        directory = Path(directory)
+        """Read a model directory, or a model by its name; see `open` for names."""
+        location = locate(directory)
+        directory = location.path
         if not directory.is_dir():
             raise CheckpointError(
                 f"the model directory {directory} does not exist; a model is a directory with "
                 f"{CONFIG_FILE} and {WEIGHTS_FILE}"
             )
-        description = _read_description(directory / CONFIG_FILE)
+        verify_checksums(directory, location.checksums_digest)
+        description = read_description(directory / CONFIG_FILE)
         tokenizer = None
         if description.tokenizer is not None:
             tokenizer = load_tokenizer(description.tokenizer, directory)
         model = shape_only_model(description.model, description.vocabulary_size)
         if not description.has_softmax:
             model = model.without_softmax()
-        model = _read_weights(model, directory / WEIGHTS_FILE)
+        model = read_weights(model, directory / WEIGHTS_FILE)
         vocabulary = None
         if (directory / VOCABULARY_FILE).exists():
             vocabulary = Vocabulary.read(directory / VOCABULARY_FILE)
@@ -197,79 +198,51 @@ class PretrainedBiLm:
 
         save_published(self.model, Path(options_json), Path(weights_hdf5))
 
-    def save_pretrained(self, directory: Path | str, overwrite: bool = False) -> None:
-        """Write a model directory; an existing one is rejected unless `overwrite` is set."""
-        description = {
-            "format": "bilm-model",
-            "version": 1,
-            "model": self.model.config.model_dump(mode="json"),
-            "vocabulary_size": self.model.vocabulary_size,
-            "has_softmax": self.model.softmax is not None,
-            "tokenizer": self.tokenizer.spec.to_json() if self.tokenizer is not None else None,
-        }
-        tensors = {
-            name: parameter.detach().cpu().contiguous()
-            for name, parameter in self.model.named_parameters()
-        }
-        _check_replaceable(Path(directory))
-        needed = sum(tensor.nbytes for tensor in tensors.values())
-        with atomic_directory(Path(directory), CheckpointError, overwrite, needed) as temporary:
-            save_tensors(tensors, temporary / WEIGHTS_FILE)
-            write_text(temporary / CONFIG_FILE, json.dumps(description, indent=2) + "\n")
+    def save_pretrained(
+        self,
+        directory: Path | str,
+        overwrite: bool = False,
+        dtype: WeightType = "float32",
+        card: str | None = None,
+        push_to_hub: str | None = None,
+    ) -> None:
+        """Write a model directory with a card and checksums.
+
+        Args:
+            directory: an existing model is rejected unless `overwrite` is set; any other directory
+                with files is always rejected.
+            overwrite: replace an existing model.
+            dtype: "float16" halves the size and rounds the weights.
+            card: the content of README.md; by default, what the model itself tells.
+            push_to_hub: a repository of the Hugging Face Hub, such as "owner/name", to which the
+                files are written too.
+        """
+        from bilm.pretrained.model_card import Card
+
+        directory = Path(directory)
+        name = (push_to_hub or directory.resolve().name).rpartition("/")[2]
+        card = card if card is not None else Card(self, name).text()
+        self._save(directory, overwrite, stored_weights(self.model, dtype), card)
+        if push_to_hub is not None:
+            upload(directory, push_to_hub)
+
+    def save_files(self, directory: Path, overwrite: bool = False) -> None:
+        """Write a model directory without a card and checksums, as the best model of a run."""
+        self._save(directory, overwrite, stored_weights(self.model, "float32"), None)
+
+    def _save(
+        self, directory: Path, overwrite: bool, weights: dict[str, Tensor], card: str | None
+    ) -> None:
+        check_replaceable(directory)
+        needed = sum(tensor.nbytes for tensor in weights.values())
+        with atomic_directory(directory, CheckpointError, overwrite, needed) as temporary:
+            write_weights(weights, temporary / WEIGHTS_FILE)
+            tokenizer = self.tokenizer.spec.to_json() if self.tokenizer is not None else None
+            write_description(self.model, tokenizer, temporary / CONFIG_FILE)
             if self.vocabulary is not None:
                 self.vocabulary.write(temporary / VOCABULARY_FILE)
             if self.tokenizer is not None:
                 self.tokenizer.save(temporary)
-
-
-def _read_description(path: Path) -> _Description:
-    tree = read_json(path, CheckpointError)
-    description = parse_section(_Description, tree, str(path), CheckpointError)
-    needs_vocabulary = description.has_softmax or description.model.characters is None
-    if description.vocabulary_size is None and needs_vocabulary:
-        raise CheckpointError(
-            f"{path}: vocabulary_size is null; a model with a softmax or with word ids requires it"
-        )
-    return description
-
-
-def _check_replaceable(directory: Path) -> None:
-    """Reject a directory that is not a model, so that `overwrite` never deletes other files."""
-    if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
-        return
-    try:
-        tree = read_json(directory / CONFIG_FILE, CheckpointError)
-    except CheckpointError:
-        tree = None
-    if not isinstance(tree, dict) or tree.get("format") != "bilm-model":
-        raise CheckpointError(
-            f"{directory} exists and is not a model directory, so it is not replaced; choose "
-            "another directory"
-        )
-
-
-def _read_weights(model: BiLm, path: Path) -> BiLm:
-    """Fill `model` from `path`; memory is allocated only after all names and shapes are checked."""
-    if not path.exists():
-        raise CheckpointError(f"the weight file {path} does not exist")
-    parameters = dict(model.named_parameters())
-    with TensorFile(path) as file:
-        missing, unexpected = parameters.keys() - file.names, file.names - parameters.keys()
-        if missing:
-            raise CheckpointError(f"{path} lacks the weights {', '.join(sorted(missing)[:5])}")
-        if unexpected:
-            raise CheckpointError(
-                f"{path} has weights that the model does not have: "
-                f"{', '.join(sorted(unexpected)[:5])}"
-            )
-        for name, parameter in parameters.items():
-            dtype, shape = file.dtype_and_shape(name)
-            if shape != tuple(parameter.shape) or dtype != "F32":
-                raise CheckpointError(
-                    f"{path}: {name!r} is {dtype} {shape}; it must be F32 {tuple(parameter.shape)}"
-                )
-        model = allocate(model)
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.copy_(file.tensor(name))
-    return model
+            if card is not None:
+                write_text(temporary / CARD_FILE, card)
+                write_checksums(temporary)

@@ -21,7 +21,8 @@ import torch
 from bilm.distributed.process import release_free_memory
 from bilm.errors import STOPPED_EXIT_CODE, BilmError, DivergedError, PeerError
 from bilm.model.language_model import DIRECTIONS
-from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, PretrainedBiLm
+from bilm.pretrained.file_names import BEST_MODEL_DIRECTORY
+from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.training.background_saves import take_snapshot
 from bilm.training.checkpoints import WEIGHTS
 from bilm.training.config import Config
@@ -245,7 +246,7 @@ class Run:
                 best = PretrainedBiLm.from_weights(
                     config.model, weights, corpus.vocabulary, corpus.tokenizer()
                 )
-                best.save_pretrained(directory, overwrite=True)
+                best.save_files(directory, overwrite=True)
 
     def save(self) -> None:
         """Start to save a checkpoint, unless nothing has changed since the last one."""

@@ -1,7 +1,7 @@
 """The directory of a run: its lock, its configuration, and the model in it.
 
 The best model and the checkpoints are in the subdirectories `BEST_MODEL_DIRECTORY` and
-`CHECKPOINTS_DIRECTORY` of `bilm.pretrained.model_directory`.
+`CHECKPOINTS_DIRECTORY` of `bilm.pretrained.file_names`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from bilm.corpus.reader import Corpus
 from bilm.distributed.ranks import Ranks
 from bilm.errors import CheckpointError
 from bilm.files.writing import exclusive_lock, write_text
-from bilm.pretrained.model_directory import (
-    BEST_MODEL_DIRECTORY,
-    CHECKPOINTS_DIRECTORY,
-    PretrainedBiLm,
-)
+from bilm.pretrained.file_names import BEST_MODEL_DIRECTORY, CHECKPOINTS_DIRECTORY
+from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.training.checkpoints import WEIGHTS, Checkpoint, CheckpointStore
 from bilm.training.config import Config, load_config
 from bilm.training.run_settings import RunSettings

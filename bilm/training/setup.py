@@ -26,7 +26,7 @@ from bilm.distributed.signals import StopRequest
 from bilm.errors import CheckpointError, ConfigError, CorpusError
 from bilm.model.bilstm import BiLstmState
 from bilm.model.language_model import BiLm
-from bilm.pretrained.model_directory import BEST_MODEL_DIRECTORY, CHECKPOINTS_DIRECTORY
+from bilm.pretrained.file_names import BEST_MODEL_DIRECTORY, CHECKPOINTS_DIRECTORY
 from bilm.pretrained.transfer import initialize_from
 from bilm.text.characters import MIN_CHARACTERS
 from bilm.training.background_saves import BackgroundSaves
@@ -38,6 +38,7 @@ from bilm.training.checkpoints import (
     CheckpointStore,
 )
 from bilm.training.config import Config
+from bilm.training.environment import write_environment
 from bilm.training.loop import Run
 from bilm.training.metrics import MetricsLog
 from bilm.training.model_inputs import read_inputs
@@ -149,6 +150,7 @@ def prepare(
             )
             run = build_run(parts, checkpoint)
             write_config(config, ranks)
+            write_environment(directory, ranks, corpus.fingerprint)
             yield run
 
 

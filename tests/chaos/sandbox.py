@@ -117,7 +117,7 @@ def make_artifacts(root: Path) -> None:
     vocabulary = Vocabulary(corpus.vocabulary.words)
     model = BiLm(tiny_model_config(), len(vocabulary)).eval()
     pretrained = PretrainedBiLm(model, vocabulary, SentencePieceTokenizer(pieces))
-    pretrained.save_pretrained(root / "model")
+    pretrained.save_files(root / "model")
     (root / "published").mkdir()
     save_published(model, root / "published/options.json", root / "published/weights.hdf5")
     vocabulary.write(root / "published/vocab.txt")

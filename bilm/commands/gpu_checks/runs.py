@@ -25,7 +25,7 @@ from bilm.commands.gpu_checks.rows import (
 from bilm.corpus.manifest import VOCABULARY_FILE
 from bilm.corpus.writer import SplitWriter, write_lexicon, write_manifest
 from bilm.files.writing import write_text
-from bilm.pretrained.model_directory import CHECKPOINTS_DIRECTORY
+from bilm.pretrained.file_names import CHECKPOINTS_DIRECTORY
 from bilm.text.characters import SPECIAL_WORDS
 from bilm.text.tokenizers import TokenizerSpec
 from bilm.training.checkpoints import TENSOR_FILES, CheckpointStore

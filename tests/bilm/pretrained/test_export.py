@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from bilm.errors import CheckpointError
 from bilm.model.language_model import BiLm
@@ -50,3 +51,28 @@ def test_verifies_written_files(
     monkeypatch.setattr(PretrainedBiLm, "from_pretrained", lambda directory: other)
     with pytest.raises(CheckpointError, match="verification failed"):
         export_model(pretrained, tmp_path / "out")
+
+
+def test_float16_halves_the_size_and_keeps_the_rounded_weights(
+    pretrained: PretrainedBiLm, tmp_path: Path
+) -> None:
+    export_model(pretrained, tmp_path / "full")
+    export_model(pretrained, tmp_path / "half", dtype="float16")
+    stored = load_file(tmp_path / "half" / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {torch.float16}
+    sizes = [(tmp_path / n / "model.safetensors").stat().st_size for n in ("full", "half")]
+    assert sizes[0] - sizes[1] == pytest.approx(sum(t.nbytes for t in stored.values()), abs=64)
+    read = PretrainedBiLm.open(tmp_path / "half").model
+    for name, weight in pretrained.model.named_parameters():
+        assert read.get_parameter(name).dtype == torch.float32
+        assert torch.equal(read.get_parameter(name), weight.half().float())
+
+
+def test_float16_rejects_weights_that_it_cannot_represent(
+    pretrained: PretrainedBiLm, tmp_path: Path
+) -> None:
+    with torch.no_grad():
+        pretrained.model.get_parameter("softmax.bias")[3] = 70_000.0
+    with pytest.raises(CheckpointError, match=r"softmax\.bias' has values that float16"):
+        export_model(pretrained, tmp_path / "half", dtype="float16")
+    assert not (tmp_path / "half").exists()

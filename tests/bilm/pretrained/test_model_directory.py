@@ -60,10 +60,12 @@ def test_converts_published_files_to_model_directory(tmp_path: Path) -> None:
 
 def test_files_are_reproducible(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        pretrained_of().save_pretrained(tmp_path / name)
-    for file in (tmp_path / "a").iterdir():
-        assert file.read_bytes() == (tmp_path / "b" / file.name).read_bytes()
-    assert sorted(p.name for p in (tmp_path / "a").iterdir()) == [
+        pretrained_of().save_pretrained(tmp_path / name / "model")
+    for file in (tmp_path / "a" / "model").iterdir():
+        assert file.read_bytes() == (tmp_path / "b" / "model" / file.name).read_bytes()
+    assert sorted(p.name for p in (tmp_path / "a" / "model").iterdir()) == [
+        "README.md",
+        "checksums.json",
         "config.json",
         "model.safetensors",
         "vocab.txt",
@@ -116,8 +118,8 @@ FAULTS: list[tuple[Callable[[Path], object], str]] = [
     (edit_json("version", 2), "version"),
     (edit_json("format", "other"), "format"),
     (edit_json("extra", 1), "extra: is not a known key"),
-    (edit_json("vocabulary_size", 83), r"\(82, 6\).*must be F32 \(83, 6\)|82 words"),
-    (edit_json("vocabulary_size", 1 << 30), r"must be F32 \(1073741824"),
+    (edit_json("vocabulary_size", 83), r"\(82, 6\).*must be F32 or F16 \(83, 6\)|82 words"),
+    (edit_json("vocabulary_size", 1 << 30), r"must be F32 or F16 \(1073741824"),
     (edit_json("vocabulary_size", 1 << 31), "vocabulary_size: "),
     (edit_json("vocabulary_size", None), "vocabulary_size is null"),
     (edit_json("tokenizer", {"name": "builtins.eval"}), "tokenizer.name: "),
@@ -125,11 +127,11 @@ FAULTS: list[tuple[Callable[[Path], object], str]] = [
     (edit_tensors(lambda t: t.update(odd=torch.zeros(1))), "that the model does not have: odd"),
     (
         edit_tensors(lambda t: t.update({"softmax.bias": torch.zeros(82)})),
-        r"softmax.bias' is F32 \(82,\); it must be F32 \(82, 1\)",
+        r"softmax.bias' is F32 \(82,\); it must be F32 or F16 \(82, 1\)",
     ),
     (
-        edit_tensors(lambda t: t.update({"softmax.bias": torch.zeros(82, 1).half()})),
-        "softmax.bias' is F16",
+        edit_tensors(lambda t: t.update({"softmax.bias": torch.zeros(82, 1).double()})),
+        r"softmax.bias' is F64 \(82, 1\); it must be F32 or F16 \(82, 1\)",
     ),
     (put("vocab.txt", b"<S>\n</S>\n<UNK>\nthe\n"), "4 words"),
 ]
@@ -137,7 +139,7 @@ FAULTS: list[tuple[Callable[[Path], object], str]] = [
 
 @pytest.mark.parametrize(("fault", "message"), FAULTS)
 def test_reports_each_fault(fault: Callable[[Path], object], message: str, tmp_path: Path) -> None:
-    pretrained_of().save_pretrained(tmp_path / "model")
+    pretrained_of().save_files(tmp_path / "model")  # without checksums, which would fail first
     fault(tmp_path / "model")
     with pytest.raises(BilmError, match=message):
         PretrainedBiLm.from_pretrained(tmp_path / "model")
