@@ -1,6 +1,6 @@
 """Compare settings of `english-small` by short runs of equal time.
 
-`python -m experiments.english_trials --data DIR` measures the speed of each trial's settings, trains
+`python -m experiments.english_trials --data DIR` measures the speed of each trial, trains
 for the steps that fit into the time on two cores, and reports held-out perplexity and the quality
 of frozen features: the part-of-speech accuracy of linear probes, and the accuracy of a pooled head
 on SST-5.
@@ -37,7 +37,8 @@ class Trial:
     @property
     def name(self) -> str:
         """The size, and all other differences from the configuration."""
-        settings = (setting.rpartition(".")[2] for setting in self.settings)
+        sections = r"^(model|train\.optimizer)\."
+        settings = (re.sub(sections, "", setting) for setting in self.settings)
         return ", ".join((f"{self.units}/{self.projection}", f"{self.rows} rows", *settings))
 
     @property
