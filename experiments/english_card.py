@@ -108,7 +108,7 @@ def card_details(data: Path, evaluation: list[dict[str, Any]]) -> dict[str, Any]
     return {
         "name": "english-small",
         "language": ["en"],
-        "license": "cc-by-sa-4.0",
+        "license": "apache-2.0",
         "summary": _SUMMARY,
         "sources": [
             {

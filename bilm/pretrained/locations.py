@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bilm.errors import BilmError, ConfigError
+from bilm.errors import BilmError
 from bilm.pretrained.hub import download, is_repository_id
 from bilm.pretrained.named_models import MODELS, model_path
 
@@ -35,4 +35,4 @@ def locate(name: Path | str) -> Location:
     try:
         return Location(download(text))
     except BilmError as e:
-        raise ConfigError(f"the model {text} does not exist on this machine; {e}") from None
+        raise type(e)(f"the model {text} does not exist on this machine; {e}") from None

@@ -23,7 +23,9 @@ from bilm.pretrained.file_names import CONFIG_FILE, WeightType
 from bilm.pretrained.tensors import TensorFile, save_tensors
 from bilm.text.tokenizers import TokenizerSpec
 
-_STORED_TYPES = {"F32": torch.float32, "F16": torch.float16}
+_TYPES: dict[WeightType, torch.dtype] = {"float32": torch.float32, "float16": torch.float16}
+
+_STORED_TYPES = ("F32", "F16")
 
 
 class ModelDescription(Section):
@@ -66,7 +68,7 @@ def stored_weights(model: BiLm, dtype: WeightType) -> dict[str, Tensor]:
     """Return the weights as they are stored; values that float16 cannot represent are rejected."""
     stored = {}
     for name, parameter in model.named_parameters():
-        tensor = parameter.detach().cpu().to(getattr(torch, dtype)).contiguous()
+        tensor = parameter.detach().cpu().to(_TYPES[dtype]).contiguous()
         if dtype != "float32" and not bool(torch.isfinite(tensor).all()):
             raise CheckpointError(
                 f"the weight {name!r} has values that {dtype} cannot represent; store float32"

@@ -72,8 +72,9 @@ WITH_EXTRA = {
         "tasks neighbours --model run --text text.txt --word bank --output neighbours --tokenized",
     ),
 }
-# By extra. The commands also need a cluster, so they are only run without the extra.
+# By extra. The commands also need a cluster or a hub, so they are only run without the extra.
 WITH_CLUSTER = {
+    "hub": ("embed --model someone/unknown --input text.txt --output v4.hdf5",),
     "dask": (
         "data build-corpus --tokenizer whitespace --heldout 0 --input text.txt --output c7 "
         "--scheduler tcp://127.0.0.1:1",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-SOURCES = ("bilm", "data_tools", "downstream", "configs")
+SOURCES = ("bilm", "data_tools", "downstream", "configs", "models")
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 TIMEOUT_SECONDS = 240
 

@@ -40,7 +40,7 @@ def test_modules_are_in_their_extras() -> None:
         names = [re.split(r"[<>=]", requirement)[0] for requirement in extras[extra]]
         assert PACKAGES.get(module, module) in names
     assert extras["all"] == ["bilm[train,data,parquet,dask,hub,downstream]"]
-    assert set(EXTRAS.values()) == {"train", "data", "parquet", "dask", "downstream"}
+    assert set(EXTRAS.values()) == {"train", "data", "parquet", "dask", "hub", "downstream"}
 
 
 def test_require_names_every_missing_module(monkeypatch: pytest.MonkeyPatch) -> None:

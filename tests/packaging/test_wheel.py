@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import tarfile
 import zipfile
 from email import message_from_string
@@ -52,8 +53,12 @@ def test_sdist_contains_all_sources(sdist: Path) -> None:
 
 def sources() -> set[str]:
     suffixes = (".py", ".c", ".h", ".json", ".typed")
-    paths = (path for name in SOURCES for path in (ROOT / name).rglob("*"))
-    return {str(path.relative_to(ROOT)) for path in paths if path.suffix in suffixes}
+    paths = (path for name in SOURCES for path in (ROOT / name).rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(ROOT))
+        for path in paths
+        if path.suffix in suffixes or path.is_relative_to(ROOT / "models")
+    }
 
 
 def test_wheel_contains_all_sources_and_metadata(wheel: Path) -> None:
@@ -62,7 +67,7 @@ def test_wheel_contains_all_sources_and_metadata(wheel: Path) -> None:
         (metadata,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
         fields = message_from_string(archive.read(metadata).decode())
         license_file = archive.read(metadata.replace("METADATA", "licenses/LICENSE")).decode()
-    expected = {name.replace("configs/", "bilm/configs/", 1) for name in sources()}
+    expected = {re.sub("^(configs|models)/", r"bilm/\1/", name) for name in sources()}
     assert names == {*expected, "bilm/py.typed"}
     assert fields["Version"] == bilm.__version__
     assert fields["License-Expression"] == "Apache-2.0"
