@@ -42,13 +42,24 @@ def die_once(marker: Path) -> int:
     return os.getpid()
 
 
-def die_while_sending(marker: Path | None) -> bytes:
-    """Kill this process while it sends a large result, unless the file `marker` exists."""
-    if marker is None or marker.exists():
+def die_while_sending(directory: Path | None) -> bytes:
+    """Kill this process while it sends a large result, when `directory` has a file `start`.
+
+    The second call does nothing, and neither does a call without a directory.
+    """
+    if directory is None or (directory / "marker").exists():
         return b""
-    marker.touch()
+    wait_until((directory / "start").exists)
+    (directory / "marker").touch()
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGKILL)).start()
     return bytes(50_000_000)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def die(_: int) -> None:
@@ -85,13 +96,11 @@ def test_repeats_the_task_of_a_dead_worker(tmp_path: Path) -> None:
 
 def test_repeats_the_task_of_a_worker_killed_while_sending(tmp_path: Path) -> None:
     with Processes(2) as engine:
-        results = engine.map(die_while_sending, [None, tmp_path / "marker"])
+        results = engine.map(die_while_sending, [None, tmp_path])
         assert next(results) == b""
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "marker").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        time.sleep(1.0)  # not reading, so that a part of the result is in the pipe
+        (tmp_path / "start").touch()
+        # Not reading, so that only a part of the result is in the pipe when the worker dies.
+        wait_until(lambda: len(multiprocessing.active_children()) == 1)
         assert next(results) == b""
 
 
