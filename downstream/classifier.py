@@ -17,6 +17,7 @@ from bilm.embedding.sentence_batches import windows
 from bilm.errors import CheckpointError, CorpusError
 from bilm.model.precision import Precision
 from bilm.pretrained.digests import model_digest
+from bilm.pretrained.locations import locate
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import (
     FeatureShape,
@@ -71,14 +72,14 @@ class TextClassifier:
         """
         directory = Path(directory)
         description = Description.read(directory)
-        bilm_path = Path(model if model is not None else description.bilm.path)
-        if not bilm_path.exists():
+        bilm_name = str(model if model is not None else description.bilm.path)
+        if not locate(bilm_name).path.exists():
             raise CheckpointError(
-                f"the biLM of {directory} is not at {bilm_path}; pass its path (--model)"
+                f"the biLM of {directory} is not at {bilm_name}; pass its path (--model)"
             )
-        pretrained = PretrainedBiLm.open(bilm_path)
+        pretrained = PretrainedBiLm.open(bilm_name)
         embedder = Embedder(pretrained, device=device, precision=precision)
-        description.bilm.check("biLM", bilm_path, model_digest(embedder.pretrained))
+        description.bilm.check("biLM", Path(bilm_name), model_digest(embedder.pretrained))
         table = None
         if description.vectors is not None:
             path = Path(vectors if vectors is not None else description.vectors.path)

@@ -49,7 +49,7 @@ def parse(description: str | None) -> Arguments:
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--model", type=Path, help="a run or a model")
+    add("--model", type=Path, help="a run, a model, or its name")
     add("--options", type=Path, help="a published options.json, instead of --model")
     add("--weights", type=Path, help="the weights.hdf5 that belongs to --options")
     add("--vocab", type=Path, help="the vocabulary of --weights, for a model with word ids")

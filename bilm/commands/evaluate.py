@@ -68,7 +68,7 @@ def _parse() -> Options:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", type=Path, required=True, help="a run or a model")
+    parser.add_argument("--model", type=Path, required=True, help="a run, a model, or its name")
     parser.add_argument("--corpus", type=Path, required=True, help="a corpus directory")
     parser.add_argument("--split", default="heldout", help="split to evaluate (default: heldout)")
     parser.add_argument(

@@ -108,7 +108,7 @@ class Embedder:
         device: str | torch.device | None = None,
         precision: Precision = "float32",
     ) -> Embedder:
-        """Read a run's best model, a model directory, or published files (directory or .zip).
+        """Read a model: a run, a model directory, published files, or a name (`bilm models`).
 
         `PretrainedBiLm.open` describes them.
         """

@@ -12,9 +12,16 @@ from bilm.pretrained.named_models import MODELS, model_path
 
 @dataclass(frozen=True)
 class Location:
-    """The directory or file of a model, and the SHA-256 of its checksums if bilm knows it."""
+    """The directory or file of a model.
+
+    Args:
+        path: the directory or file, which may not exist.
+        name: a name of the model that does not depend on the working directory.
+        checksums_digest: the SHA-256 of the checksums of the model, if bilm knows it.
+    """
 
     path: Path
+    name: str
     checksums_digest: str | None = None
 
 
@@ -26,13 +33,11 @@ def locate(name: Path | str) -> Location:
     directory.
     """
     text, path = str(name), Path(name)
-    if path.exists():
-        return Location(path)
-    if text in MODELS:
-        return Location(model_path(text), MODELS[text])
-    if not is_repository_id(text) or path.parent.exists():
-        return Location(path)
+    if not path.exists() and text in MODELS:
+        return Location(model_path(text), text, MODELS[text])
+    if path.exists() or not is_repository_id(text) or path.parent.exists():
+        return Location(path, str(path.resolve()))
     try:
-        return Location(download(text))
+        return Location(download(text), text)
     except BilmError as e:
         raise type(e)(f"the model {text} does not exist on this machine; {e}") from None

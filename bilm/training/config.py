@@ -145,8 +145,9 @@ class TrainConfig(Section):
     )
     init_from: Annotated[str, Field(min_length=1)] | None = Field(
         None,
-        description="start from the weights of a run, a model directory, or a directory with "
-        "options.json and weights.hdf5; words in both vocabularies keep their softmax rows",
+        description="start from the weights of a run, a model (a directory, or a name such as "
+        "english-small), or a directory with options.json and weights.hdf5; words in both "
+        "vocabularies keep their softmax rows",
     )
     precision: Precision = Field(
         "float32", description="of products in training (tf32: CUDA only); all else is float32"

@@ -106,7 +106,7 @@ def _parse(argv: Sequence[str] | None) -> NeighbourOptions:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--model", type=Path, required=True, help="a run or a model directory")
+    parser.add_argument("--model", type=Path, required=True, help="a run, a model, or its name")
     parser.add_argument(
         "--text",
         type=Path,

@@ -56,7 +56,7 @@ def _parse(argv: Sequence[str] | None) -> ProbeOptions:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--model", type=Path, required=True, help="a run or a model directory")
+    parser.add_argument("--model", type=Path, required=True, help="a run, a model, or its name")
     parser.add_argument(
         "--train", type=Path, required=True, help="CoNLL-U file to train on, plain or .gz"
     )

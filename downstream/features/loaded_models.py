@@ -13,6 +13,7 @@ from typing import NamedTuple
 from bilm.embedding.embedder import Embedder
 from bilm.model.precision import Precision
 from bilm.pretrained.digests import model_digest
+from bilm.pretrained.locations import locate
 from bilm.pretrained.model_directory import PretrainedBiLm
 
 MAX_LOADED_MODELS = 2
@@ -47,7 +48,7 @@ def digest_at(path: Path | str) -> str:
 
 
 def _state_of(path: Path | str) -> _ModelState:
-    directory = Path(path).resolve()
+    directory = locate(path).path.resolve()
     files = [f for place in (directory, directory / "best") for f in (place, *place.glob("*"))]
     stats = [(f, f.stat()) for f in files if f.is_file()]
     states = sorted(_FileState(file, s.st_mtime_ns, s.st_size) for file, s in stats)

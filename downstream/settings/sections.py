@@ -227,7 +227,7 @@ class HeadTraining(Section):
 class BaselineSettings(ComputeSettings):
     """The settings of `downstream.baselines`: an experiment in which a biLM is optional."""
 
-    model: Name | None = Field(None, description="a run, a model directory, or published files")
+    model: Name | None = Field(None, description="a run, a model, or its name")
     output: Name = Field(description="directory of the report; see --overwrite")
     overwrite: bool = Field(False, description="replace an existing report when the run is done")
     cache: Name | None = Field(
@@ -273,7 +273,7 @@ class BaselineSettings(ComputeSettings):
 class Settings(BaselineSettings):
     """The settings of an experiment on a biLM."""
 
-    model: Name = Field(description="a run, a model directory, or published files")
+    model: Name = Field(description="a run, a model, or its name")
 
     @property
     def head_training(self) -> HeadTraining:

@@ -17,6 +17,7 @@ from bilm.embedding.embedder import Embedder
 from bilm.errors import ConfigError
 from bilm.model.devices import choose_device
 from bilm.pretrained.digests import model_digest
+from bilm.pretrained.locations import locate
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import Examples, FeatureShape, Subset, make_source
 from downstream.features.store import Store, open_stores
@@ -166,7 +167,7 @@ def _representations(
         progress,
     )
     digest = model_digest(embedder.pretrained)
-    return FileRecord(path=str(model_path.resolve()), digest=digest), stores
+    return FileRecord(path=locate(model_path).name, digest=digest), stores
 
 
 def _with_vectors(

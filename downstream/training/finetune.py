@@ -29,6 +29,7 @@ from bilm.files.strict_json import read_json
 from bilm.files.writing import is_disk_full, write_text
 from bilm.model.devices import choose_device
 from bilm.pretrained.digests import model_digest
+from bilm.pretrained.locations import locate
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, require_tokenizer
 from downstream.settings.sections import Settings
@@ -64,7 +65,7 @@ class FineTuned:
 
 def finetune(settings: Settings, task: Task) -> FineTuned:
     """Train the model of `settings` on the training texts of `task`, unless it is in the cache."""
-    model = Path(settings.model).resolve()
+    model = locate(settings.model).name
     source = PretrainedBiLm.open(model)
     if source.model.softmax is None or source.vocabulary is None:
         raise CheckpointError(
@@ -108,7 +109,7 @@ def _key(settings: Settings, source: PretrainedBiLm, texts: Sequence[str]) -> st
 
 
 def _train(
-    place: Path, settings: Settings, model: Path, source: PretrainedBiLm, texts: Sequence[str]
+    place: Path, settings: Settings, model: str, source: PretrainedBiLm, texts: Sequence[str]
 ) -> None:
     corpus, run = place / "corpus", place / "run"
     if not corpus.exists():
@@ -120,7 +121,7 @@ def _train(
         "data": {"corpus": str(corpus)},
         "train": {
             "output_dir": str(run),
-            "init_from": str(model),
+            "init_from": model,
             "num_epochs": settings.finetune.epochs,
             "seed": settings.train.seed,
             "optimizer": {"learning_rate": settings.finetune.learning_rate},
@@ -130,7 +131,7 @@ def _train(
     }
     write_text(path, json.dumps(config, indent=2) + "\n")
     _run(settings, "training", ["bilm.commands.pretrain", "--config", str(path)])
-    after = _perplexity(settings, run / "best", corpus)
+    after = _perplexity(settings, str(run / "best"), corpus)
     result = _Result(perplexity_before=before, perplexity_after=after)
     write_text(place / _RESULT_FILE, result.model_dump_json() + "\n")
 
@@ -175,12 +176,12 @@ def _tokenizer_flags(settings: Settings, source: PretrainedBiLm, place: Path) ->
     return flags
 
 
-def _perplexity(settings: Settings, model: Path, corpus: Path) -> float:
+def _perplexity(settings: Settings, model: str, corpus: Path) -> float:
     command = [
         "bilm.commands.evaluate",
         "--json",
         "--model",
-        str(model),
+        model,
         "--corpus",
         str(corpus),
         "--rows",
