@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bilm.errors import ConfigError, run_command
 from bilm.files.writing import write_text
+from experiments.english_results import EnglishResults
 from experiments.prepare_texts import check_data, prepare
 from experiments.results_page import write_page
 from experiments.stages import Stages
@@ -142,6 +143,13 @@ class Experiment:
         for analysis in ("sample_efficiency", "penalty", "layers"):
             self._analyse(analysis, analysis, [*self.ag_news, "--epochs", "5"])
 
+    def english(self) -> None:
+        """Train heads on english-small, and on its adaptations to both domains."""
+        english = EnglishResults(self.data, self.work)
+        english.frozen_heads()
+        english.adapt()
+        english.adapted_heads()
+
     def page(self) -> None:
         """Write docs/results.md and its plots."""
         write_page(self.work)
@@ -185,6 +193,7 @@ PARTS: dict[str, Callable[[Experiment], None]] = {
     "word-heads": Experiment.word_heads,
     "film-heads": Experiment.film_heads,
     "analyses": Experiment.analyses,
+    "english": Experiment.english,
     "page": Experiment.page,
 }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -38,26 +40,40 @@ PUBLISHED = {"trainable": 0.889, "frozen": 0.883, "learned": 0.905}
 ANALYSES = ("sample_efficiency", "penalty", "layers", "probe", "neighbours_play", "neighbours_bank")
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of the page, between its markers, and the stages that it reports."""
+
+    name: str
+    write: Callable[[Path], str]
+    stages: tuple[str, ...]
+
+
 def write_page(work: Path) -> None:
-    """Replace the results between the markers of the page; keep the text around them."""
+    """Replace the results between the markers of the page; keep the text around them.
+
+    A part whose stages have not been run in `work` is kept as it is.
+    """
     PICTURES.mkdir(exist_ok=True)
-    parts = {
-        "pretraining": _pretraining(work),
-        "ag": _classification(work, "ag"),
-        "sst5": _classification(work, "sst5"),
-        "costs": _costs(work),
-    }
-    for name in ANALYSES:
+    text = PAGE.read_text(encoding="utf-8")
+    for part in PARTS:
+        missing = [name for name in part.stages if not _stage_path(work, name).is_file()]
+        if missing:
+            print(f"{part.name}: kept, because these stages are not done: {', '.join(missing)}")
+        else:
+            text = _put(text, part.name, part.write(work))
+    write_text(PAGE, text)
+
+
+def _analysis(name: str) -> Part:
+    def write(work: Path) -> str:
         (picture,) = (work / name).glob("*.png")
         shutil.copyfile(picture, PICTURES / f"{name}.png")
         report = (work / name / "report.md").read_text(encoding="utf-8")
         table = "\n".join(_table_lines(report))
-        parts[name] = f"{table}\n\n![{name}](results/{name}.png)".lstrip()
-    _plot_curve(work)
-    text = PAGE.read_text(encoding="utf-8")
-    for name, part in parts.items():
-        text = _put(text, name, part)
-    write_text(PAGE, text)
+        return f"{table}\n\n![{name}](results/{name}.png)".lstrip()
+
+    return Part(name, write, (name,))
 
 
 def _put(text: str, name: str, part: str) -> str:
@@ -79,8 +95,12 @@ def _table_lines(report: str) -> Iterator[str]:
             return
 
 
+def _stage_path(work: Path, name: str) -> Path:
+    return work / "stages" / f"{name}.json"
+
+
 def _stage(work: Path, name: str) -> dict[str, Any]:
-    tree: dict[str, Any] = read_json(work / "stages" / f"{name}.json", CheckpointError)
+    tree: dict[str, Any] = read_json(_stage_path(work, name), CheckpointError)
     return tree
 
 
@@ -111,12 +131,58 @@ def _pretraining(work: Path) -> str:
                 f"{heldout['unknown_share']:.1%}",
             ]
         )
+    _plot_curve(work)
     return markdown_table(rows) + "\n\n![pretraining curves](results/pretraining.png)"
+
+
+def _adaptation(work: Path) -> str:
+    """Return the perplexity of english-small on two domains, before and after training on them."""
+    rows = [["domain", "words", "steps", "minutes", "perplexity before", "perplexity after"]]
+    for name in ("news", "films"):
+        corpus = work / f"english_{name}_corpus" / "corpus.json"
+        tree = read_json(corpus, CheckpointError, 1 << 28)
+        before, after = (
+            json.loads(_stage(work, f"english_{name}_{time}")["output"].splitlines()[-1])
+            for time in ("before", "after")
+        )
+        rows.append(
+            [
+                name,
+                f"{tree['splits']['train']['words']:,}",
+                f"{_events(work, f'english_{name}', 'train')[-1]['step']:,}",
+                f"{_stage(work, f'english_{name}_pretraining')['seconds'] / 60:.0f}",
+                f"{before['perplexity']:.1f}",
+                f"{after['perplexity']:.1f}",
+            ]
+        )
+    return markdown_table(rows)
+
+
+def _english_heads(work: Path, task: str) -> str:
+    """Return a table of all heads on english-small, frozen and adapted."""
+    rows = [["model", "classifier", "mix", "validation", "test", "macro F1"]]
+    titles = {"english": "english-small", "adapted": "adapted to the domain"}
+    for prefix, title in titles.items():
+        rows += [[title, *row[:-1]] for row in _head_rows(work, f"{prefix}_{task}")]
+    return markdown_table(rows)
 
 
 def _classification(work: Path, name: str) -> str:
     """Return a table of every mix of every head, followed by the baselines."""
     rows = [["classifier", "mix", "validation", "test", "macro F1", "published"]]
+    rows += _head_rows(work, name)
+    for baseline in _results(work, f"{name}_baselines")["baselines"]:
+        scores = baseline["scores"]
+        cells = [
+            percent(scores["validation"]["accuracy"]),
+            percent(scores["test"]["accuracy"]),
+            percent(scores["test"]["macro_f1"]),
+        ]
+        rows.append([f"*{baseline['title']}*", "", *cells, ""])
+    return markdown_table(rows)
+
+
+def _head_rows(work: Path, name: str) -> Iterator[list[str]]:
     for directory in sorted(work.glob(f"{name}_*/results.json")):
         tree = _results(work, directory.parent.name)
         if "summary" not in tree:
@@ -135,16 +201,7 @@ def _classification(work: Path, name: str) -> str:
                 )
             ]
             published = f"{100 * PUBLISHED[mix]:.1f}" if name == "ag" and mix in PUBLISHED else ""
-            rows.append([title, mix, *cells, published])
-    for baseline in _results(work, f"{name}_baselines")["baselines"]:
-        scores = baseline["scores"]
-        cells = [
-            percent(scores["validation"]["accuracy"]),
-            percent(scores["test"]["accuracy"]),
-            percent(scores["test"]["macro_f1"]),
-        ]
-        rows.append([f"*{baseline['title']}*", "", *cells, ""])
-    return markdown_table(rows)
+            yield [title, mix, *cells, published]
 
 
 def _costs(work: Path) -> str:
@@ -182,3 +239,15 @@ def _plot_curve(work: Path) -> None:
         axis.grid(alpha=0.3, which="both")
         axis.legend()
     save_figure(figure, PICTURES / "pretraining.png")
+
+
+PARTS = (
+    Part("pretraining", _pretraining, ("news_perplexity", "films_perplexity")),
+    Part("ag", partial(_classification, name="ag"), ("ag_baselines", "ag_bilstm_learned")),
+    Part("sst5", partial(_classification, name="sst5"), ("sst5_baselines", "sst5_gru")),
+    *map(_analysis, ANALYSES),
+    Part("adaptation", _adaptation, ("english_news_after", "english_films_after")),
+    Part("english_ag", partial(_english_heads, task="ag"), ("english_ag_bilstm",)),
+    Part("english_sst5", partial(_english_heads, task="sst5"), ("english_sst5_bilstm",)),
+    Part("costs", _costs, ("ag_bilstm_learned", "sst5_gru", "layers")),
+)

@@ -85,8 +85,8 @@ class Card:
             filters = sum(count for _, count in config.characters.filters)
             yield (
                 "token encoder",
-                f"character CNN with {filters:,} filters, {config.characters.num_highway} highway "
-                "layers",
+                f"character CNN with {filters:,} filters; highway layers: "
+                f"{config.characters.num_highway}",
             )
         else:
             yield "token encoder", "word embeddings"
@@ -142,8 +142,10 @@ class Card:
         )
         settings = {k: v for k, v in facts.settings.items() if k in ("model", "train", "deepspeed")}
         train = {k: v for k, v in settings["train"].items() if k not in ("output_dir", "init_from")}
-        text = json.dumps({**settings, "train": train}, indent=1)
-        yield f"<details><summary>Configuration</summary>\n\n```json\n{text}\n```\n\n</details>"
+        sections = {**settings, "train": train}.items()
+        lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in sections)
+        text = f"```json\n{{\n{lines}\n}}\n```"
+        yield f"<details><summary>Configuration</summary>\n\n{text}\n\n</details>"
 
     def _evaluation_parts(self) -> Iterator[str]:
         rows = list(self.details.evaluation)
@@ -162,7 +164,11 @@ class Card:
 
 
 def _example(name: str) -> str:
-    lines = ["from bilm import Embedder", "", f"embedder = Embedder.from_pretrained({name!r})"]
+    lines = [
+        "from bilm import Embedder",
+        "",
+        f"embedder = Embedder.from_pretrained({json.dumps(name)})",
+    ]
     lines.append('layers = embedder.embed([["The", "first", "sentence", "."]])[0]')
     return "\n".join(["```python", *lines, "```"])
 

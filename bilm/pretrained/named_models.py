@@ -11,7 +11,9 @@ from bilm.errors import CheckpointError
 from bilm.pretrained.checksums import verify_checksums
 
 # The SHA-256 of the checksums of each model.
-MODELS: dict[str, str] = {}
+MODELS = {
+    "english-small": "6d34b74f5f59f6ef1881dd5ca869ebdeb86016085b12eb6483c67742f854d41e",
+}
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 

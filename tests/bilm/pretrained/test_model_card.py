@@ -48,7 +48,7 @@ def test_a_card_without_details_states_what_the_model_tells() -> None:
     assert table["softmax"] == ["82 words"]
     assert "moses" in table["tokenizer"][0]
     assert text.count(NOT_STATED) == 3
-    assert "from_pretrained('tiny')" in text
+    assert 'from_pretrained("tiny")' in text
 
 
 def test_a_card_contains_the_facts_of_the_run() -> None:

@@ -1,0 +1,105 @@
+"""The second edition of docs/results.md: heads on `english-small`, frozen and adapted to a domain.
+
+`english-small` is adapted by continued training on the text of the task's domain: the AG News
+training texts and Reuters for AG News, film reviews in lower case for SST-5. Perplexity before and
+after is measured on held-out text with the vocabulary of `english-small`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bilm.pretrained.named_models import model_path
+from experiments.stages import Stages
+
+MODEL = "english-small"
+
+CONFIG = "configs/english_small.json"
+
+MIXES = "trainable,frozen,learned"
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The text of a domain, and how to continue training on it."""
+
+    name: str
+    build_flags: tuple[str, ...]
+    epochs: int
+
+
+DOMAINS = {
+    "ag": Domain("news", (), epochs=2),
+    "sst5": Domain("films", ("--lowercase", "--lines", "documents"), epochs=1),
+}
+
+
+class EnglishResults:
+    """The stages, in the order in which they depend on each other."""
+
+    def __init__(self, data: Path, work: Path) -> None:
+        self.work, self.texts = work, work / "texts"
+        self.stages = Stages(work)
+        self.vectors = ["--vectors", str(data / "glove/glove.6B.50d.top60k.txt.gz")]
+        self.tasks = {
+            "ag": self._texts("ag_train.csv", "ag_test.csv"),
+            "sst5": self._texts("sst5_train.csv", "sst5_test.csv"),
+        }
+        self.tasks["sst5"] += ["--validation", str(self.texts / "sst5_dev.csv"), "--tokenized"]
+
+    def adapt(self) -> None:
+        """Continue the training of english-small on both domains."""
+        for domain in DOMAINS.values():
+            corpus, run = self._corpus(domain), self._run(domain)
+            command = ["python", "-m", "data_tools.build_shards", "--overwrite"]
+            command += ["--vocab", str(model_path(MODEL) / "vocab.txt"), "--allow-unsorted-vocab"]
+            command += [*domain.build_flags, "--input", str(self.texts / f"{domain.name}.txt")]
+            self.stages.run(f"english_{domain.name}_corpus", [*command, "--output", str(corpus)])
+            self._evaluate(f"english_{domain.name}_before", MODEL, corpus)
+            command = ["deepspeed", "--quiet", "--num_gpus", "1", "launch/pretrain.py"]
+            command += ["--config", CONFIG, f"data.corpus={corpus}", f"train.output_dir={run}"]
+            command += [f"train.init_from={MODEL}", "train.optimizer.learning_rate=0.002"]
+            command += [f"train.num_epochs={domain.epochs}", "train.max_steps=null"]
+            self.stages.run(f"english_{domain.name}_pretraining", command)
+            self._evaluate(f"english_{domain.name}_after", str(run), corpus)
+
+    def frozen_heads(self) -> None:
+        """Train heads on english-small as it is."""
+        self._all_heads("english", {"ag": MODEL, "sst5": MODEL})
+
+    def adapted_heads(self) -> None:
+        """Train the same heads on the adapted models."""
+        models = {task: str(self._run(domain) / "best") for task, domain in DOMAINS.items()}
+        self._all_heads("adapted", models)
+
+    def _all_heads(self, prefix: str, models: dict[str, str]) -> None:
+        pooled = ["--head", "mean_max", "--mix", MIXES]
+        recurrent = ["--head", "bilstm", "--mix", "learned", "--encoder-dim", "128"]
+        brief = ["--epochs", "4", "--batch-size", "128", "--learning-rate", "0.003"]
+        for task, model in models.items():
+            self._heads(f"{prefix}_{task}_mean_max", task, model, pooled)
+            training = brief if task == "ag" else []
+            self._heads(f"{prefix}_{task}_bilstm", task, model, [*recurrent, *training])
+        attention = ["--head", "attention", "--mix", "learned"]
+        self._heads(f"{prefix}_sst5_attention", "sst5", models["sst5"], attention)
+
+    def _heads(self, name: str, task: str, model: str, flags: Sequence[str]) -> None:
+        command = ["python", "-m", "downstream.classify", "--model", model, *self.tasks[task]]
+        command += [*flags, "--seeds", "3", *self.vectors, "--output", str(self.work / name)]
+        self.stages.run(name, command)
+
+    def _texts(self, train: str, test: str) -> list[str]:
+        flags = ["--train", str(self.texts / train), "--test", str(self.texts / test)]
+        return [*flags, "--cache", str(self.work / "cache"), "--overwrite"]
+
+    def _corpus(self, domain: Domain) -> Path:
+        return self.work / f"english_{domain.name}_corpus"
+
+    def _run(self, domain: Domain) -> Path:
+        return self.work / f"english_{domain.name}"
+
+    def _evaluate(self, name: str, model: str, corpus: Path) -> None:
+        command = ["python", "launch/evaluate.py", "--model", model, "--corpus", str(corpus)]
+        self.stages.run(name, [*command, "--json"])
