@@ -23,6 +23,8 @@ CONFIG = "configs/english_small.json"
 
 MAX_VOCABULARY = "30000"
 
+PRECISION = "train.precision=bfloat16"  # faster on processors with AVX512-BF16
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run all stages that are not done."""
@@ -77,7 +79,7 @@ class EnglishModel:
     def train(self) -> None:
         """Train, or resume training."""
         command = ["deepspeed", "--quiet", "--num_gpus", "1", "launch/pretrain.py"]
-        command += ["--config", CONFIG, f"data.corpus={self.corpus}"]
+        command += ["--config", CONFIG, f"data.corpus={self.corpus}", PRECISION]
         self.stages.run("pretraining", [*command, f"train.output_dir={self.run}"])
 
     def export(self, output: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bilm.pretrained.named_models import model_path
+from experiments.english_model import PRECISION
 from experiments.stages import Stages
 
 MODEL = "english-small"
@@ -60,7 +61,8 @@ class EnglishResults:
             self._evaluate(f"english_{domain.name}_before", MODEL, corpus)
             command = ["deepspeed", "--quiet", "--num_gpus", "1", "launch/pretrain.py"]
             command += ["--config", CONFIG, f"data.corpus={corpus}", f"train.output_dir={run}"]
-            command += [f"train.init_from={MODEL}", "train.optimizer.learning_rate=0.002"]
+            command += [f"train.init_from={MODEL}", PRECISION]
+            command.append("train.optimizer.learning_rate=0.002")
             command += [f"train.num_epochs={domain.epochs}", "train.max_steps=null"]
             self.stages.run(f"english_{domain.name}_pretraining", command)
             self._evaluate(f"english_{domain.name}_after", str(run), corpus)

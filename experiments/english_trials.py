@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bilm.errors import run_command
+from experiments.english_model import PRECISION
 from experiments.stages import Stages
 
 SPEED_STEPS = 80
@@ -154,7 +155,7 @@ class Runner:
         command += ["--config", CONFIG, f"data.corpus={self._work / 'corpus'}"]
         command += [f"train.output_dir={run}", f"train.max_steps={steps}"]
         command.append(f"train.optimizer.warmup_steps={steps // 10}")
-        command += ["train.log.every_steps=40", *trial.size_settings]
+        command += ["train.log.every_steps=40", PRECISION, *trial.size_settings]
         self._stages.run(name, [*command, *trial.settings, *settings])
         return run
 

@@ -65,7 +65,7 @@ def needs_too_much(command: Command) -> bool:
         or is_own_test
         or is_name
         or target.startswith("docs/")
-        or "experiments.results" in command.words
+        or any(word.startswith("experiments.") for word in command.words)
         or "--hostfile" in command.words
         or "--scheduler" in command.words
     )

@@ -54,11 +54,15 @@ def build(directory: Path) -> None:
 
 
 def small_config(path: Path) -> dict[str, object]:
-    """Return the configuration of `path` with small sizes; all other settings stay."""
+    """Return the configuration of `path` with small sizes; all other settings stay.
+
+    The model of english_small.json keeps its size, because pages start from its weights.
+    """
     tree = json.loads(path.read_text(encoding="utf-8"))
     model, train = tree["model"], tree["train"]
-    model["characters"] |= {"embedding_dim": 4, "filters": [[1, 4], [2, 4], [3, 8]]}
-    model["lstm"] |= {"dim": 16, "projection_dim": 8}
+    if path.stem != "english_small":
+        model["characters"] |= {"embedding_dim": 4, "filters": [[1, 4], [2, 4], [3, 8]]}
+        model["lstm"] |= {"dim": 16, "projection_dim": 8}
     if model["softmax"]["kind"] == "sampled":
         model["softmax"]["num_negatives"] = 20
     train |= {"max_steps": 4, "evaluation": {"every_steps": 4, "rows": 4}}
@@ -69,6 +73,7 @@ def small_config(path: Path) -> dict[str, object]:
 
 def write_texts(directory: Path) -> None:
     """Write the texts, labelled tables, treebanks and word vectors of the pages."""
+    (directory / "card.json").write_text(json.dumps({"license": "cc-by-4.0"}), encoding="utf-8")
     generated = directory / "generated"
     lines = (generated / "train.txt").read_text(encoding="utf-8").splitlines()
     plays = [
