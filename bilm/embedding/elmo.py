@@ -101,9 +101,8 @@ class Elmo(nn.Module):
         bilm = pretrained.model.without_softmax()
         self.state: StateMode = state
         self.save_frozen = save_frozen
-        self.preparer = Preparer(
-            bilm.config, pretrained.vocabulary, pretrained.tokenizer, keep_boundaries
-        )
+        vocabulary = pretrained.vocabulary if bilm.config.characters is None else None
+        self.preparer = Preparer(bilm.config, vocabulary, pretrained.tokenizer, keep_boundaries)
         self._frozen = None if trainable else FrozenBiLm(bilm)
         self._carried: BiLstmState | None = None
         self.bilm = _trainable(bilm, is_copied=is_shared) if trainable else None
