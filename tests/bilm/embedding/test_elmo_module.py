@@ -110,6 +110,20 @@ def test_compiled_model_equals_the_original(trainable: bool) -> None:
     torch.testing.assert_close(*gradients)
 
 
+def test_compiles_once_for_prepared_batches_of_different_shapes() -> None:
+    tagger = Tagger().eval()
+    torch._dynamo.reset()
+    compiled = torch.compile(tagger, backend="eager")
+    frames = torch._dynamo.utils.counters["frames"]
+    frames.clear()
+    numbers = []
+    for width in range(3, 13):
+        batch = tagger.elmo.prepare([["a"] * width, ["b", "c"], ["d"]][: 2 + width % 2])
+        torch.testing.assert_close(compiled(batch), tagger(batch))
+        numbers.append(frames["total"])
+    assert numbers[-1] == numbers[len(numbers) // 2]
+
+
 def test_does_not_import_the_compiler() -> None:
     code = (
         "import sys, torch, bilm\n"
