@@ -14,9 +14,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bilm.embedding.elmo import Elmo as Elmo
     from bilm.embedding.embedder import Embedder as Embedder
     from bilm.embedding.embedder import Limits as Limits
     from bilm.embedding.output import Output as Output
+    from bilm.embedding.scorer import Scorer as Scorer
     from bilm.model.config import ModelConfig as ModelConfig
     from bilm.model.language_model import BiLm as BiLm
     from bilm.model.scalar_mix import ScalarMix as ScalarMix
@@ -32,20 +34,22 @@ __version__ = "0.1.0"
 _MODULES = {
     "BiLm": "bilm.model.language_model",
     "Config": "bilm.training.config",
+    "Elmo": "bilm.embedding.elmo",
     "Embedder": "bilm.embedding.embedder",
     "Limits": "bilm.embedding.embedder",
     "ModelConfig": "bilm.model.config",
     "Output": "bilm.embedding.output",
     "PretrainedBiLm": "bilm.pretrained.model_directory",
     "ScalarMix": "bilm.model.scalar_mix",
+    "Scorer": "bilm.embedding.scorer",
     "TrainResult": "bilm.training.train",
     "Vocabulary": "bilm.text.vocabulary",
     "load_config": "bilm.training.config",
     "train": "bilm.training.train",
 }
 
-__all__ = ["BiLm", "Config", "Embedder", "Limits", "ModelConfig", "Output"]
-__all__ += ["PretrainedBiLm", "ScalarMix", "TrainResult", "Vocabulary", "__version__"]
+__all__ = ["BiLm", "Config", "Elmo", "Embedder", "Limits", "ModelConfig", "Output"]
+__all__ += ["PretrainedBiLm", "ScalarMix", "Scorer", "TrainResult", "Vocabulary", "__version__"]
 __all__ += ["load_config", "train"]
 
 

@@ -20,11 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bilm.errors import CheckpointError
+from bilm.embedding.words import check_vocabulary, encoder_input
 from bilm.model.devices import copy_to_device
 from bilm.model.precision import Precision, precision_context
 from bilm.pretrained.model_directory import PretrainedBiLm
-from bilm.text.characters import char_ids
 
 MAX_WORDS_PER_CALL = 2048  # of the encoder; bounds its memory when many words are new
 
@@ -47,8 +46,7 @@ class EncodedWords:
         encoder: nn.Module | None = None,
         precision: Precision = "float32",
     ) -> None:
-        if pretrained.model.config.characters is None and pretrained.vocabulary is None:
-            raise CheckpointError("this model reads word ids, so its vocabulary file is needed")
+        check_vocabulary(pretrained.model.config, pretrained.vocabulary)
         self.capacity = capacity
         self.num_encoded = 0  # words that the encoder has computed so far
         self._pretrained = pretrained
@@ -132,7 +130,9 @@ class EncodedWords:
         for start in range(0, len(words), MAX_WORDS_PER_CALL):
             part = words[start : start + MAX_WORDS_PER_CALL]
             weight = next(self._encoder.parameters())
-            inputs = copy_to_device(self._encoder_input(part), weight.device)
+            config, vocabulary = self._pretrained.model.config, self._pretrained.vocabulary
+            ids = encoder_input(part, config, vocabulary).long()
+            inputs = copy_to_device(ids, weight.device)
             with precision_context(weight.device, self._precision):
                 vectors = self._encoder(inputs).to(weight.dtype)
             first = len(self._slots)
@@ -140,15 +140,6 @@ class EncodedWords:
             self._table[first : first + len(part)] = vectors
             self._slots.update(zip(part, range(first, first + len(part)), strict=True))
         self.num_encoded += len(words)
-
-    def _encoder_input(self, words: list[str]) -> Tensor:
-        """Return character ids (words, characters), or word ids (words,)."""
-        characters = self._pretrained.model.config.characters
-        if characters is not None:
-            return torch.from_numpy(char_ids(words, characters.max_characters)).long()
-        vocabulary = self._pretrained.vocabulary
-        assert vocabulary is not None  # checked by the constructor
-        return torch.tensor([vocabulary[word] for word in words])
 
     def _grow(self, size: int, like: Tensor) -> None:
         allocated = len(self._table)

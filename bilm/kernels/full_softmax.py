@@ -1,4 +1,4 @@
-"""The full softmax loss: the cross entropy over the whole vocabulary, in plain PyTorch.
+"""The full softmax: its loss, and its most likely words, in plain PyTorch.
 
 The vocabulary is processed in chunks with a streaming logsumexp, forward and backward, so that the
 (words, vocabulary) logits are never all in memory. Backward computes the logits again.
@@ -39,6 +39,35 @@ def full_loss(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> 
     check_shape("hidden", hidden, len(targets), weight.shape[1])
     check_ids("targets", targets, len(weight))
     return apply(_FullLoss, hidden, weight, bias, targets)
+
+
+def most_likely(hidden: Tensor, weight: Tensor, bias: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the `count` most likely words: log probabilities and ids, both (words, count).
+
+    `hidden` is (words, dim), `weight` (vocabulary, dim) and `bias` (vocabulary, 1). Each row is
+    sorted by descending probability. There is no gradient.
+    """
+    check_softmax(weight, bias)
+    check_floats(hidden=hidden)
+    check_dims("hidden", hidden, "words", "dim")
+    check_shape("hidden", hidden, len(hidden), weight.shape[1])
+    if type(count) is not int or not 1 <= count <= len(weight):
+        raise ValueError(f"count is {count!r}; it must be an integer from 1 to {len(weight)}")
+    dtype = product_dtype(weight)
+    hidden = hidden.detach().to(weight.dtype)
+    normalizer = hidden.new_full((len(hidden),), -math.inf)
+    best = hidden.new_empty(len(hidden), 0)
+    ids = torch.empty(len(hidden), 0, dtype=torch.int64, device=hidden.device)
+    with torch.no_grad(), torch.autocast(hidden.device.type, enabled=False):
+        for start, stop in _chunks(hidden.shape[0], weight.shape[0]):
+            logits = _chunk_logits(hidden, weight, bias, start, stop, dtype)
+            normalizer = torch.logaddexp(normalizer, torch.logsumexp(logits, dim=1))
+            own_best, own_ids = logits.topk(min(count, stop - start), dim=1)
+            best = torch.cat([best, own_best], dim=1)  # (words, at most 2 x count)
+            ids = torch.cat([ids, own_ids + start], dim=1)
+            best, places = best.topk(min(count, best.shape[1]), dim=1)
+            ids = ids.gather(1, places)
+    return best - normalizer.unsqueeze(1), ids
 
 
 def check_softmax(weight: Tensor, bias: Tensor) -> None:

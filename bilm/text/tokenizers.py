@@ -113,6 +113,10 @@ class MosesTokenizer(_WordTokenizer):
         super().__init__(TokenizerSpec(name="moses", lowercase=lowercase, language=language))
         self._language = language
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Copy or pickle without the cache, which cannot be pickled."""
+        return {name: value for name, value in vars(self).items() if name != "_moses"}
+
     @cached_property
     def _moses(self) -> CachedMoses:
         return CachedMoses(self._language)

@@ -22,17 +22,12 @@ from bilm.corpus.global_batch import GlobalBatch
 from bilm.corpus.manifest import SplitInfo
 from bilm.distributed.ranks import Ranks
 from bilm.errors import DivergedError
-from bilm.model.language_model import DIRECTIONS, BiLm
+from bilm.model.language_model import BiLm
+from bilm.model.perplexity import TextPerplexity
+from bilm.model.perplexity import perplexity as perplexity
 from bilm.training.model_inputs import batch_tensors
 
 SUBSET_SEED = 0
-
-_MAX_LOSS = 700.0  # exp of a larger loss overflows
-
-
-def perplexity(loss: float) -> float:
-    """Return `exp(loss)` of a loss in nats, limited so that it stays finite."""
-    return math.exp(min(_MAX_LOSS, loss))
 
 
 @dataclass(frozen=True)
@@ -64,12 +59,9 @@ def evaluation_order(
 
 
 @dataclass(frozen=True)
-class Perplexity:
-    """The mean losses of a model on a split, and the perplexities that follow from them."""
+class Perplexity(TextPerplexity):
+    """The perplexities of a model on a split."""
 
-    losses: tuple[float, ...]  # of each direction, per prediction, in nats
-    num_predictions: int  # of one direction
-    unknown_share: float  # share of words outside the vocabulary
     num_available: int  # predictions of the whole split
 
     @property
@@ -78,16 +70,6 @@ class Perplexity:
         if self.num_predictions == self.num_available:
             return f"{self.num_predictions:,} predictions"
         return f"a subset of {self.num_predictions:,} of {self.num_available:,} predictions"
-
-    @property
-    def mean(self) -> float:
-        """The geometric mean over directions, which is the published figure."""
-        return perplexity(sum(self.losses) / len(self.losses))
-
-    @property
-    def by_direction(self) -> dict[str, float]:
-        """The perplexity of each direction, by its name."""
-        return dict(zip(DIRECTIONS, map(perplexity, self.losses), strict=False))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Run the cases of the embedder on the second device in a process of their own."""
+"""Run cases of the embedder, `Elmo` and `Scorer` on the second device in their own process."""
 
 from __future__ import annotations
 
@@ -11,4 +11,6 @@ from tests.own_process import run_cases
 
 @pytest.mark.slow
 def test_cases_of_the_second_device() -> None:
-    run_cases(Path(__file__).with_name("cases_second_device.py"))
+    here = Path(__file__)
+    names = ("cases_second_device.py", "cases_elmo_device.py")
+    run_cases(*(here.with_name(name) for name in names))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bilm.kernels.char_cnn import filter_maxima
 from bilm.kernels.dropout import DropoutSeed, dropout
-from bilm.kernels.full_softmax import full_loss
+from bilm.kernels.full_softmax import full_loss, most_likely
 from bilm.kernels.highway import HighwayWeights, highway
 from bilm.kernels.lstm import lstm
 from bilm.kernels.lstm_types import Clips, LayerState, LstmWeights
@@ -156,6 +156,16 @@ def make_full_loss(rng: random.Random) -> Call:
         "targets": ids_of(VOCABULARY, words),
     }
     return Call(full_loss, arguments, some(rng, "hidden", "weight", "bias"))
+
+
+def make_most_likely(rng: random.Random) -> Call:
+    arguments = make_full_loss(rng).arguments
+    del arguments["targets"]
+
+    def call(hidden: Tensor, weight: Tensor, bias: Tensor) -> Any:
+        return most_likely(hidden, weight, bias, 2)
+
+    return Call(call, arguments)
 
 
 def make_to_probabilities(rng: random.Random) -> Call:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,15 @@ def test_loads_saved_tokenizers(model_file: Path, tmp_path: Path) -> None:
         assert loaded.spec == tokenizer.spec
         assert loaded.model_bytes() == tokenizer.model_bytes()
         assert loaded.tokenize("Ein Satz, usw.") == tokenizer.tokenize("Ein Satz, usw.")
+
+
+def test_tokenizers_can_be_copied_and_pickled_after_use(model_file: Path) -> None:
+    tokenizers = (WhitespaceTokenizer(), MosesTokenizer(), SentencePieceTokenizer(model_file))
+    for tokenizer in tokenizers:
+        words = tokenizer.tokenize("The bank floods.")
+        for other in (pickle.loads(pickle.dumps(tokenizer)), copy.deepcopy(tokenizer)):
+            assert other.tokenize("The bank floods.") == words
+            assert other.spec == tokenizer.spec
 
 
 def test_spec_has_expected_json(model_file: Path) -> None:
