@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from bilm.errors import CheckpointError
@@ -41,25 +42,24 @@ def windows_of(counts: Sequence[int]) -> Iterator[Window]:
 
     A count must not exceed `WINDOW_PIECES`.
     """
-    ends = np.cumsum(counts)
+    edges = np.cumsum([0, *counts])  # of the words, in pieces
     total = len(counts)
     keep_start = 0
     while keep_start < total:
-        before = ends[keep_start - 1] if keep_start else 0
-        start = int(np.searchsorted(ends, before - CONTEXT_PIECES, side="left"))
-        start = min(start + 1 if keep_start and start < keep_start else start, keep_start)
-        start = 0 if not keep_start else start
-        first = ends[start - 1] if start else 0
-        stop = int(np.searchsorted(ends, first + WINDOW_PIECES, side="right"))
-        if stop <= keep_start:  # the context does not leave room for the next word
-            start, first = keep_start, before
-            stop = int(np.searchsorted(ends, first + WINDOW_PIECES, side="right"))
+        start = int(np.searchsorted(edges, edges[keep_start] - CONTEXT_PIECES, side="left"))
+        stop = _last_edge(edges, edges[start] + WINDOW_PIECES)
+        if stop <= keep_start:  # the context leaves too little room for the next word
+            start, stop = keep_start, _last_edge(edges, edges[keep_start] + WINDOW_PIECES)
         keep_stop = total
         if stop < total:
-            limit = ends[stop - 1] - CONTEXT_PIECES
-            keep_stop = max(int(np.searchsorted(ends, limit, side="right")), keep_start + 1)
+            keep_stop = max(_last_edge(edges, edges[stop] - CONTEXT_PIECES), keep_start + 1)
         yield Window(start, stop, keep_start, keep_stop)
         keep_start = keep_stop
+
+
+def _last_edge(edges: npt.NDArray[np.int64], limit: int) -> int:
+    """Return the place of the last edge that is at most `limit`."""
+    return int(np.searchsorted(edges, limit, side="right")) - 1
 
 
 def pooled_pieces(pieces: FloatArray, counts: Sequence[int], pooling: Pooling) -> FloatArray:

@@ -107,9 +107,7 @@ def tensors_of(model: Any, optimizer: torch.optim.Optimizer) -> dict[str, Tensor
     return tensors
 
 
-def load_tensors(
-    model: Any, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
-) -> None:
+def load_tensors(model: Any, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Restore what `tensors_of` returned."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -35,7 +35,9 @@ logger = logging.getLogger(__name__)
 
 HELDOUT_ROWS = 256
 
-SPEED_STEPS = 10
+SPEED_STEPS = 20
+
+FIRST_STEPS = 5  # are slower, and not measured
 
 SAVE_SECONDS = 300.0
 
@@ -63,10 +65,10 @@ class MaskedRun:
 
     def seconds_per_step(self) -> float:
         """Measure the speed with a few steps, whose effect is discarded."""
-        self._step(0, SPEED_STEPS)
-        start = time.monotonic()
-        for step in range(SPEED_STEPS):
-            self._step(step, SPEED_STEPS)
+        for step in range(FIRST_STEPS + SPEED_STEPS):
+            if step == FIRST_STEPS:
+                start = time.monotonic()
+            self._step(step, FIRST_STEPS + SPEED_STEPS)
         seconds = (time.monotonic() - start) / SPEED_STEPS
         self._start()
         return seconds
@@ -77,9 +79,8 @@ class MaskedRun:
         step, before = self._resume()
         curve.cut(step)
         start = last_save = time.monotonic()
-        total = 0.0
         while step < steps:
-            total += self._step(step, steps)
+            self._step(step, steps)
             step += 1
             seconds = before + time.monotonic() - start
             if step % evaluate_every == 0 or step == steps:
@@ -101,7 +102,7 @@ class MaskedRun:
                 losses.append(loss_of(self.model, rows, self._pieces, (1, i)).item())
         return float(np.mean(losses))
 
-    def _step(self, step: int, steps: int) -> float:
+    def _step(self, step: int, steps: int) -> None:
         self.model.train()
         share = learning_rate_share(step, steps, self.settings.warmup_share)
         for group in self._optimizer.param_groups:
@@ -116,7 +117,6 @@ class MaskedRun:
         value = loss.item()
         if not np.isfinite(value):
             raise DivergedError(f"the loss is {value} at step {step}; lower --learning-rate")
-        return value
 
     def _rows(self, step: int) -> Rows:
         places = np.arange(step * self.settings.rows, (step + 1) * self.settings.rows)
@@ -134,7 +134,9 @@ class MaskedRun:
     def _save(self, step: int, seconds: float) -> None:
         target = self._output / "checkpoint"
         with atomic_directory(target, CheckpointError, overwrite=True) as directory:
-            files.save_tensors(tensors_of(self.model, self._optimizer), directory / "state.safetensors")
+            files.save_tensors(
+                tensors_of(self.model, self._optimizer), directory / "state.safetensors"
+            )
             write_text(directory / "progress.json", json.dumps({"step": step, "seconds": seconds}))
 
     def _resume(self) -> tuple[int, float]:
