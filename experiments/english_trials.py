@@ -40,12 +40,8 @@ TRIALS = (
     Trial("512/128", _size(512, 128)),
     Trial("1024/128", _size(1024, 128)),
     Trial("768/192", _size(768, 192)),
-    Trial(
-        "768/192, learning rate 0.008", (*_size(768, 192), "train.optimizer.learning_rate=0.008")
-    ),
-    Trial(
-        "768/192, learning rate 0.002", (*_size(768, 192), "train.optimizer.learning_rate=0.002")
-    ),
+    Trial("768/192, learning rate 0.008", (*_size(768, 192), "train.optimizer.learning_rate=0.008")),
+    Trial("768/192, learning rate 0.002", (*_size(768, 192), "train.optimizer.learning_rate=0.002")),
     Trial("768/192, no dropout", (*_size(768, 192), "model.dropout=0.0")),
     Trial("768/192, 64 rows", _size(768, 192), rows=64),
     Trial(

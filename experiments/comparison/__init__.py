@@ -1,1 +1,1 @@
-"""The comparison of docs/comparison.md: `python -m experiments.comparison --data DIR --work DIR`."""
+"""Compare bilm with other systems: `python -m experiments.comparison --data DIR --work DIR`."""

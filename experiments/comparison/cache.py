@@ -1,8 +1,8 @@
 """Compute the features of a task once, and store them as float16 arrays that heads map.
 
 Tasks with one label per text get pooled features (texts, layers, 2 x dim): the mean and the maximum
-over words. Tasks with one label per word get the features of every word (words, layers, dim). Memory:
-the features of a group of texts.
+over words. Tasks with one label per word get the features of every word (words, layers, dim).
+Memory: the features of a group of texts.
 """
 
 from __future__ import annotations

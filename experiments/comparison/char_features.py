@@ -1,7 +1,7 @@
 """Word vectors of flair's character LMs: both states at the boundaries of a word, concatenated.
 
-As in `flair.embeddings.FlairEmbeddings`, the forward state is taken after the space behind a word, and
-the backward state after the space in front of it. Sentences of similar length share a batch.
+As in `flair.embeddings.FlairEmbeddings`, the forward state is taken after the space behind a word,
+and the backward state after the space in front of it. Sentences of similar length share a batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Train a character LM of one direction with flair's `LanguageModelTrainer` for a fixed time.
 
-The text is the beginning of the training text, as long as the measured speed allows. flair reads it in
-parts, and evaluates and anneals the learning rate after each part. An interrupted run starts over.
-flair writes pickled files; the weights that are used later are saved as safetensors.
+The text is the beginning of the training text, as long as the measured speed allows. flair reads it
+in parts, and evaluates and anneals the learning rate after each part. An interrupted run starts
+over. flair writes pickled files; the weights that are used later are saved as safetensors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Train and score the heads of a task on the features of a system: all shares of labels and seeds."""
+"""Train and score heads on the features of a system: all shares of labels and seeds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -77,7 +78,7 @@ def _span_score(examples: Sequence[Example], names: Sequence[str]) -> Callable[[
 
     def score(predicted: Ids) -> float:
         tags = [names[i] for i in predicted.tolist()]
-        cut = [tags[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+        cut = [tags[a:b] for a, b in pairwise(edges)]
         return span_f1([e.labels for e in examples], cut)
 
     return score

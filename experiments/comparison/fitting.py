@@ -1,7 +1,7 @@
 """Train a head: AdamW, early stopping on the validation score, the same grid for every system.
 
-A round is a fixed number of steps, so that a head on few labels gets as many steps as one on all. The
-settings of the grid are compared by their validation score with the first seed.
+A round is a fixed number of steps, so that a head on few labels gets as many steps as one on all.
+The settings of the grid are compared by their validation score with the first seed.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ SHARES = (0.01, 0.1, 1.0)
 def strata_of(labels: Sequence[Sequence[str]]) -> list[str]:
     """Return the stratum of each example: the rarest of its labels.
 
-    A text has one label, which is its stratum. Among sentences with a label per word, this keeps the
-    proportion of sentences with rare labels.
+    A text has one label, which is its stratum. Among sentences with a label per word, this keeps
+    the proportion of sentences with rare labels.
     """
     counts = Counter(label for example in labels for label in example)
     return [min(example, key=lambda label: (counts[label], label)) for example in labels]
@@ -23,8 +23,8 @@ def strata_of(labels: Sequence[Sequence[str]]) -> list[str]:
 def chosen_share(strata: Sequence[str], share: float, seed: int) -> list[int]:
     """Return the sorted places of the share of each stratum, at least one example of each.
 
-    The choice is random and depends on the seed. For the same seed, a smaller share is a subset of a
-    larger one.
+    The choice is random and depends on the seed. For the same seed, a smaller share is a subset of
+    a larger one.
     """
     if not 0 < share <= 1:
         raise ValueError(f"share is {share}; it must be above 0 and at most 1")

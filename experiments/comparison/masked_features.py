@@ -1,7 +1,7 @@
 """The layers of a masked LM: a vector per word from the vectors of its pieces.
 
-The model was trained on rows of 128 pieces and has as many positions. A longer text is read in windows
-that overlap; each word is taken from the window in which it has most context.
+The model was trained on rows of 128 pieces and has as many positions. A longer text is read in
+windows that overlap; each word is taken from the window in which it has most context.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Masking of pieces, as in BERT: 15% are predicted, of which 80% become `[MASK]`, 10% a random piece."""
+"""Masking as in BERT: 15% are predicted; of these, 80% become `[MASK]`, 10% a random piece."""
 
 from __future__ import annotations
 

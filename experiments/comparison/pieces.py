@@ -1,8 +1,8 @@
 """WordPiece: train the vocabulary, encode the words of the corpus, and pack them for the masked LM.
 
-Every word type is encoded once. A packed row is `[CLS]` followed by pieces of consecutive sentences,
-each of which ends with `[SEP]`. Memory: the pieces of all word types and the packed rows (2 bytes per
-piece).
+Every word type is encoded once. A packed row is `[CLS]` followed by pieces of consecutive
+sentences, each of which ends with `[SEP]`. Memory: the pieces of all word types and the packed rows
+(2 bytes per piece).
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     counts: dict[str, int] = {"vocabulary": pieces.size}
     for split in SPLITS:
         rows = _packed(corpus, split, by_type, pieces)
-        with atomic_file(arguments.output / f"{split}.npy") as temporary:
-            with temporary.open("wb") as file:
-                np.save(file, rows, allow_pickle=False)
+        path = arguments.output / f"{split}.npy"
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            np.save(file, rows, allow_pickle=False)
         counts[f"{split}_pieces"] = int(rows.size)
         counts[f"{split}_words"] = corpus.split(split).words
     write_text(arguments.output / "pieces.json", json.dumps(counts, indent=1) + "\n")
@@ -91,8 +91,8 @@ class Pieces:
         ids = [tokenizer.token_to_id(name) for name in SPECIALS]
         if ids != list(range(len(SPECIALS))):
             raise CheckpointError(
-                f"the special pieces of the tokenizer have the ids {ids}; expected 0 to 4. Train it "
-                "with python -m experiments.comparison.pieces"
+                f"the special pieces of the tokenizer have the ids {ids}; expected 0 to 4. "
+                "Train it with python -m experiments.comparison.pieces"
             )
         self.pad, self.unknown, self.cls, self.sep, self.mask = range(len(SPECIALS))
 
@@ -122,7 +122,7 @@ class Pieces:
 
 
 def packed_rows(stream: Iterator[Ids], cls_id: int) -> Rows:
-    """Cut a stream of pieces into rows that begin with `[CLS]`; an incomplete last row is dropped."""
+    """Cut a stream of pieces into rows that begin with `[CLS]`; drop an incomplete last row."""
     width = ROW_PIECES - 1
     pieces = np.concatenate([np.empty(0, np.uint16), *(ids.astype(np.uint16) for ids in stream)])
     body = pieces[: len(pieces) // width * width].reshape(-1, width)

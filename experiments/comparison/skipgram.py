@@ -1,4 +1,5 @@
-"""Train skip-gram vectors for a fixed time with gensim: word2vec, or fastText with character n-grams.
+"""Train skip-gram vectors for a fixed time with gensim: word2vec, or fastText with character
+n-grams.
 
 The number of epochs is derived from the measured speed. If the time is too short for one epoch, the
 beginning of the text is read once. An interrupted run starts over.

@@ -1,7 +1,7 @@
 """Word vectors without context: a table of words, or words and character n-grams (fastText).
 
-A word is looked up as written, then in lower case. A word that is missing in both forms gets the mean
-of all vectors, or with fastText the mean of the vectors of its n-grams.
+A word is looked up as written, then in lower case. A word that is missing in both forms gets the
+mean of all vectors, or with fastText the mean of the vectors of its n-grams.
 """
 
 from __future__ import annotations
