@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", type=Path, required=True, help="output of .tasks")
     parser.add_argument("--features", type=Path, required=True, help="output of .cache")
     parser.add_argument("--task", choices=list(TASKS), required=True)
-    parser.add_argument("--output", type=Path, required=True, help="a .json file to write")
+    parser.add_argument("--output", type=Path, required=True, help="the file to write, in JSON")
     parser.add_argument("--shares", type=float, nargs="+", default=list(SHARES))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--validation-only", action="store_true", help="for trials: no test data")

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.comparison.facts")
     parser.add_argument("--system", type=Path, required=True, help="a system.json")
     parser.add_argument("--tasks", type=Path, required=True, help="output of .tasks")
-    parser.add_argument("--output", type=Path, required=True, help="a .json file to write")
+    parser.add_argument("--output", type=Path, required=True, help="the file to write, in JSON")
     arguments = parser.parse_args(argv)
     configure_process()
     before = peak_memory_bytes()

@@ -29,10 +29,11 @@ class Settings:
     hidden_dim: int = 256
     num_layers: int = 6
     learning_rate: float = 1e-3
-    rows: int = 64  # of the batch
+    rows: int = 32  # of the batch
     dropout: float = 0.1
     warmup_share: float = 0.06
     precision: Literal["float32", "bfloat16"] = "bfloat16"
+    pooling: Literal["mean", "first"] = "mean"  # of the pieces of a word; not used in training
     seed: int = 0
 
 

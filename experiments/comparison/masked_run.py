@@ -154,7 +154,7 @@ class MaskedRun:
         words = self._words(steps)
         tree = {
             "kind": "masked_lm",
-            "settings": {**settings_json(self.settings), "pooling": "mean"},
+            "settings": settings_json(self.settings),
             "training": {
                 "parameters": num_parameters(self.model),
                 "steps": steps,

@@ -67,11 +67,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.comparison.tasks")
     parser.add_argument("--data", type=Path, required=True, help="directory of the task data")
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--share", type=float, default=1.0, help="of the training texts to keep")
     arguments = parser.parse_args(argv)
     check_data(arguments.data)
     arguments.output.mkdir(parents=True, exist_ok=True)
     counts = {}
-    for name, examples in _every_split(arguments.data):
+    for name, every in _every_split(arguments.data):
+        examples = every
+        if name.endswith("_train"):
+            chosen = chosen_share(strata_of([e.labels for e in every]), arguments.share, seed=0)
+            examples = [every[i] for i in chosen]
         path = arguments.output / f"{name}.jsonl"
         with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
             for example in examples:
