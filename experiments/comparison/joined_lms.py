@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "versions": parts[0]["versions"],
     }
     # Both directions read the same text for half of the time each: a point is the mean of both
-    losses  # at the sum of both times.
+    # losses at the sum of both times.
     curve = LearningCurve(output / "curve.jsonl")
     curve.cut(-1)
     points = [LearningCurve(output / name / "curve.jsonl").points() for name in DIRECTIONS]

@@ -1,4 +1,4 @@
-"""Write the `system.json` of systems that need no training here: a biLM, an untrained one, GloVe."""
+"""Write the `system.json` of systems that are not trained here: biLMs and GloVe."""
 
 from __future__ import annotations
 

@@ -41,8 +41,9 @@ def share_tables(records: Records) -> str:
     parts = []
     for share in records.shares():
         if share != ALL_LABELS:
-            parts.append(f"### {100 * float(share):g}% of the labels\n\n{score_table(records,
-            share)}") return "\n\n".join(parts)
+            heading = f"### {100 * float(share):g}% of the labels"
+            parts.append(f"{heading}\n\n{score_table(records, share)}")
+    return "\n\n".join(parts)
 
 
 def facts_table(records: Records) -> str:
@@ -121,7 +122,7 @@ def losses_paragraph(records: Records) -> str:
                 labels = f"{100 * float(share):g}% of the labels"
                 lines.append(f"- {described.title}, {labels}: {'; '.join(ahead)} points")
     if not lines:
-        return "No other system has a higher mean than the biLM at any task and share of the labels."
+        return "No other system has a higher mean than the biLM on any task at any share."
     return "Other systems have a higher mean than the biLM here:\n\n" + "\n".join(lines)
 
 
@@ -136,8 +137,8 @@ def _described(records: Records, system: str) -> str:
     sentences = []
     if "seconds" in training:
         sentences.append(
-            f"It read {training['words'] / 1e6:.1f} million words in {training['seconds'] / 60:.0f} "
-            f"minutes of training ({training['words_per_second']:,.0f} words per second)"
+            f"It read {training['words'] / 1e6:.1f} million words in "
+            f"{training['seconds'] / 60:.0f} minutes of training ({training['words_per_second']:,.0f} words per second)"
             + _epochs(records, training["words"])
         )
     settings = _settings(tree.get("settings", {}))

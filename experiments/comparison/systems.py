@@ -46,22 +46,18 @@ def training_commands(
     """Return the commands that train a system into `output` within `minutes`."""
     time = ["--minutes", f"{minutes:g}"]
     if system == "masked_lm":
-        words = _module("masked_training") + ["--pieces", str(work / "pieces")]
+        words = [*_module("masked_training"), "--pieces", str(work / "pieces")]
         return [Command("", [*words, "--output", str(output), *time, *flags])]
     if system in ("word2vec", "fasttext"):
-        words = _module("skipgram") + ["--kind", system, "--text", str(work / "text")]
+        words = [*_module("skipgram"), "--kind", system, "--text", str(work / "text")]
         return [Command("", [*words, "--output", str(output), *time, *flags])]
-    text = ["--text", str(work / "text")]
-    half = ["--minutes", f"{minutes / 2:g}"]
-    commands = [
-        Command(
-            f"_{direction}",
-            _module("char_lms")
-            + ["--direction", direction, *text, "--output", str(output / direction), *half, *flags],
-        )
-        for direction in ("forward", "backward")
-    ]
-    return [*commands, Command("_joined", _module("joined_lms") + ["--output", str(output)])]
+    flags = ["--text", str(work / "text"), "--minutes", f"{minutes / 2:g}", *flags]
+    commands = []
+    for direction in ("forward", "backward"):
+        words = [*_module("char_lms"), "--direction", direction]
+        words += ["--output", str(output / direction), *flags]
+        commands.append(Command(f"_{direction}", words))
+    return [*commands, Command("_joined", [*_module("joined_lms"), "--output", str(output)])]
 
 
 def _module(name: str) -> list[str]:
