@@ -138,7 +138,8 @@ def _described(records: Records, system: str) -> str:
     if "seconds" in training:
         sentences.append(
             f"It read {training['words'] / 1e6:.1f} million words in "
-            f"{training['seconds'] / 60:.0f} minutes of training ({training['words_per_second']:,.0f} words per second)"
+            f"{training['seconds'] / 60:.0f} minutes of training "
+            f"({training['words_per_second']:,.0f} words per second)"
             + _epochs(records, training["words"])
         )
     settings = _settings(tree.get("settings", {}))
