@@ -66,6 +66,7 @@ def needs_too_much(command: Command) -> bool:
         or is_name
         or target.startswith("docs/")
         or "experiments.results" in command.words
+        or "experiments.comparison" in command.words
         or "--hostfile" in command.words
         or "--scheduler" in command.words
     )

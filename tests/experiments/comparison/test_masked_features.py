@@ -77,6 +77,8 @@ def test_features_have_a_vector_per_word(pieces: Pieces) -> None:
 
 def test_training_resumes(tmp_path: Path, pieces: Pieces) -> None:
     pytest.importorskip("transformers", reason=REASON)
+    import torch
+
     from experiments.comparison.masked_model import (
         Settings,
         load_tensors,
@@ -84,8 +86,6 @@ def test_training_resumes(tmp_path: Path, pieces: Pieces) -> None:
         new_optimizer,
         tensors_of,
     )
-
-    import torch
 
     settings = Settings(hidden_dim=16, num_layers=1)
     model = new_model(settings, pieces.size)

@@ -21,15 +21,15 @@ def test_spans(tags: str, spans: list[tuple[str, int, int]]) -> None:
 
 
 def test_f1_counts_exact_spans() -> None:
-    truth = ["B-PER I-PER O B-LOC".split(), "B-ORG O".split()]
-    predicted = ["B-PER I-PER O B-ORG".split(), "O O".split()]
+    truth = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
+    predicted = [["B-PER", "I-PER", "O", "B-ORG"], ["O", "O"]]
     # One of two predicted and one of three true spans is correct.
     assert span_f1(truth, predicted) == pytest.approx(2 * 1 / (2 + 3))
     assert span_f1(truth, truth) == 1.0
 
 
 def test_partial_span_is_wrong() -> None:
-    assert span_f1(["B-PER I-PER".split()], ["B-PER O".split()]) == 0.0
+    assert span_f1([["B-PER", "I-PER"]], [["B-PER", "O"]]) == 0.0
 
 
 def test_no_spans_give_zero() -> None:
