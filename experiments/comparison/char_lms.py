@@ -22,11 +22,11 @@ from bilm.distributed.process import configure_process
 from bilm.errors import CorpusError, run_command
 from bilm.files.writing import write_text
 
-PARTS = 40
+MAX_PARTS, MIN_PARTS = 40, 4  # of the text; about one per minute
 
 SPEED_CHARACTERS = 100_000
 
-HELDOUT_SENTENCES = 1500
+HELDOUT_SENTENCES = 400
 
 MIN_CHARACTER_COUNT = 20  # rarer characters are unknown
 
@@ -80,17 +80,17 @@ class CharRun:
         from bilm.pretrained.tensors import save_tensors
         from experiments.comparison.learning_curve import LearningCurve
 
-        begin = time.monotonic()
-        speed = self._speed()
-        left = seconds - (time.monotonic() - begin)
-        num_characters, num_words = self._write_parts(int(left * speed), PARTS)
+        parts = max(MIN_PARTS, min(MAX_PARTS, int(seconds // 60)))
+        speed, evaluation_seconds = self._speed()
+        left = max(seconds - (parts + 1) * evaluation_seconds, seconds / 2)
+        num_characters, num_words = self._write_parts(int(left * speed), parts)
         start = time.monotonic()
         curve = LearningCurve(self._output / "curve.jsonl")
         curve.cut(-1)
 
-        def record(part: int, loss: float) -> None:
+        def record(part: int, loss: float, _: float) -> None:
             passed = time.monotonic() - start
-            curve.add(step=part, seconds=passed, words=num_words * part // PARTS, loss=loss)
+            curve.add(step=part, seconds=passed, words=num_words * part // parts, loss=loss)
 
         model = self._run(record)
         seconds = time.monotonic() - start
@@ -113,13 +113,14 @@ class CharRun:
         write_text(self._output / "language_model.json", json.dumps(tree, indent=1) + "\n")
         return {**tree, "alphabet": len(self._alphabet)}
 
-    def _speed(self) -> float:
-        """Return the number of characters that a run reads per second."""
+    def _speed(self) -> tuple[float, float]:
+        """Return the number of characters read per second, and the seconds of an evaluation."""
         num_characters, _ = self._write_parts(SPEED_CHARACTERS, 1)
+        times: list[tuple[float, float]] = []
         start = time.monotonic()
-        ends: list[float] = []
-        self._run(lambda part, loss: ends.append(time.monotonic()))
-        return num_characters / (ends[0] - start)
+        self._run(lambda part, loss, seconds: times.append((time.monotonic(), seconds)))
+        end, evaluation_seconds = times[0]
+        return num_characters / (end - start - evaluation_seconds), evaluation_seconds
 
     def _run(self, record: Any) -> Any:
         from experiments.comparison.char_model import new_model, timed_trainer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,9 +30,12 @@ def new_model(settings: Any, alphabet: Sequence[str]) -> Any:
 
 
 def timed_trainer(
-    model: Any, text: Path, settings: Any, record: Callable[[int, float], object]
+    model: Any, text: Path, settings: Any, record: Callable[[int, float, float], object]
 ) -> Any:
-    """Return flair's trainer; `record` gets the number of parts read and the held-out loss."""
+    """Return flair's trainer.
+
+    `record` gets the number of parts read, the held-out loss, and the seconds of its evaluation.
+    """
     from flair.trainers.language_model_trainer import LanguageModelTrainer, TextCorpus
 
     class Trainer(LanguageModelTrainer):
@@ -39,12 +44,14 @@ def timed_trainer(
         evaluations = 0
 
         def evaluate(self, *arguments: Any, **named: Any) -> float:
+            start = time.monotonic()
             loss = float(super().evaluate(*arguments, **named))
             self.evaluations += 1
             if self.evaluations <= len(self.corpus.train):  # flair evaluates once more at the end
-                record(self.evaluations, loss)
+                record(self.evaluations, loss, time.monotonic() - start)
             return loss
 
+    random.seed(settings.seed)  # flair changes the case of a few lines
     corpus = TextCorpus(text, model.dictionary, model.is_forward_lm, character_level=True)
     optimizer = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.AdamW
     return Trainer(model, corpus, optimizer=optimizer)

@@ -1,5 +1,4 @@
-"""Train skip-gram vectors for a fixed time with gensim: word2vec, or fastText with character
-n-grams.
+"""Train skip-gram vectors for a fixed time with gensim: word2vec, or fastText with n-grams.
 
 The number of epochs is derived from the measured speed. If the time is too short for one epoch, the
 beginning of the text is read once. An interrupted run starts over.
@@ -100,16 +99,17 @@ def _new_model(settings: Settings) -> Any:
 
 def _plan(settings: Settings, text: Path, output: Path, seconds: float) -> tuple[Plan, float]:
     """Measure the speed on the beginning of the text, and choose what to read."""
-    start = time.monotonic()
     sample = output / "sample.txt"
     num_words = _write_beginning(text / "train.txt", sample, max_sentences=SPEED_SENTENCES)
     model = _new_model(settings)
+    start = time.monotonic()
     model.build_vocab(corpus_file=str(sample))
-    begin = time.monotonic()
+    middle = time.monotonic()
     _fit(model, sample, 1)
-    speed = num_words / (time.monotonic() - begin)
-    left = seconds - (time.monotonic() - start)
+    speed = num_words / (time.monotonic() - middle)
     every: int = read_json(text / "text.json", CheckpointError)["splits"]["train"]["words"]
+    # The vocabulary of the whole text is counted as part of the training time.
+    left = seconds - (middle - start) * min(every, seconds * speed) / num_words
     total = max(int(speed * left), 1)
     if total >= every:
         sample.unlink()
