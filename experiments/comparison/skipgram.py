@@ -109,7 +109,8 @@ def _plan(settings: Settings, text: Path, output: Path, seconds: float) -> tuple
     speed = num_words / (time.monotonic() - middle)
     every: int = read_json(text / "text.json", CheckpointError)["splits"]["train"]["words"]
     # The vocabulary of the whole text is counted as part of the training time.
-    left = seconds - (middle - start) * min(every, seconds * speed) / num_words
+    vocabulary_seconds = (middle - start) * min(every, seconds * speed) / num_words
+    left = max(seconds - vocabulary_seconds, seconds / 2)
     total = max(int(speed * left), 1)
     if total >= every:
         sample.unlink()
