@@ -38,7 +38,7 @@ def timed_trainer(
     """
     from flair.trainers.language_model_trainer import LanguageModelTrainer, TextCorpus
 
-    class Trainer(LanguageModelTrainer):
+    class Trainer(LanguageModelTrainer):  # type: ignore[misc]
         """flair's trainer, which reports each evaluation after a part of the text."""
 
         evaluations = 0

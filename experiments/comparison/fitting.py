@@ -97,7 +97,7 @@ def fit(problem: Problem, places: Ids, choice: Choice, seed: int) -> Fitted:
             rows = torch.from_numpy(train.features[batch].astype(np.float32))
             loss = F.cross_entropy(head(rows), torch.from_numpy(train.classes[batch]))
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
         score = validation.score(head.predict(validation.features))
         if score > best:

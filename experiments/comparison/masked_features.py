@@ -68,8 +68,8 @@ def pooled_pieces(pieces: FloatArray, counts: Sequence[int], pooling: Pooling) -
     if pooling == "first":
         return pieces[:, starts]
     sums = np.add.reduceat(pieces, starts, axis=1)
-    means: FloatArray = sums / np.asarray(counts, dtype=np.float32)[None, :, None]
-    return means
+    sums /= np.asarray(counts, dtype=np.float32)[None, :, None]
+    return sums
 
 
 class MaskedFeatures:

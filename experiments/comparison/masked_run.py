@@ -111,7 +111,7 @@ class MaskedRun:
         with self._autocast():
             loss = loss_of(self.model, self._rows(step), self._pieces, (0, step))
         self._optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT_NORM)
         self._optimizer.step()
         value = loss.item()
@@ -129,7 +129,8 @@ class MaskedRun:
 
     def _words(self, step: int) -> int:
         pieces_per_word = self._counts["train_pieces"] / self._counts["train_words"]
-        return round(step * self.settings.rows * self._train_rows.shape[1] / pieces_per_word)
+        num_pieces = step * self.settings.rows * int(self._train_rows.shape[1])
+        return round(num_pieces / pieces_per_word)
 
     def _save(self, step: int, seconds: float) -> None:
         target = self._output / "checkpoint"

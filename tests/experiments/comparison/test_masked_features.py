@@ -15,7 +15,7 @@ from experiments.comparison.masked_features import (
 from experiments.comparison.pieces import ROW_PIECES, Pieces, packed_rows, trained_tokenizer
 
 REASON = "the masked LM needs experiments/comparison/requirements.txt"
-WORDS = ["the", "unbelievable", "bank", "floods", "."]
+WORDS = ["the", "believe", "bank", "floods", "."]
 
 
 @pytest.mark.parametrize("counts", [[1] * 5, [3] * 200, [1, 120, 5, 126, 126, 1, 60, 60, 60]])
@@ -57,7 +57,7 @@ def pieces(tmp_path_factory: pytest.TempPathFactory) -> Pieces:
 
 
 def test_words_are_aligned_with_pieces(pieces: Pieces) -> None:
-    assert len(pieces.of_word("unbelievable")) > 1
+    assert len(pieces.of_word("believe")) > 1
     assert pieces.of_word("\u200b") == [pieces.unknown]  # normalization removes it
     assert pieces.of_word("bank") == pieces.of_word("bank")
 
