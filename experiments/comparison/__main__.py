@@ -20,6 +20,22 @@ from experiments.comparison.tasks import check_data
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run all stages that are not done, then write the page."""
+    flags = vars(_parser().parse_args(argv))
+    parts = flags.pop("parts")
+    for name in ("minutes", "trial_minutes"):
+        if flags[name] <= 0:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is {flags[name]}; it must be above 0. Use the "
+                "training time of the biLM"
+            )
+    check_data(flags["data"])
+    comparison = Comparison(Options(**flags))
+    for part in parts:
+        PARTS[part](comparison)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m experiments.comparison",
         description=__doc__,
@@ -60,19 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         choices=list(PARTS),
         help="parts to run (default: all, in this order: %(choices)s)",
     )
-    flags = vars(parser.parse_args(argv))
-    parts = flags.pop("parts")
-    for name in ("minutes", "trial_minutes"):
-        if flags[name] <= 0:
-            raise ConfigError(
-                f"--{name.replace('_', '-')} is {flags[name]}; it must be above 0. Use the "
-                "training time of the biLM"
-            )
-    check_data(flags["data"])
-    comparison = Comparison(Options(**flags))
-    for part in parts:
-        PARTS[part](comparison)
-    return 0
+    return parser
 
 
 if __name__ == "__main__":

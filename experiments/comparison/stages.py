@@ -99,7 +99,7 @@ class Comparison:
             "untrained": model,
             "glove": ["--vectors", str(glove)],
         }
-        for system in flags.keys() & set(self._options.systems):
+        for system in sorted(flags.keys() & set(self._options.systems)):
             output = ["--output", str(self._work / "systems" / system)]
             self._stage(system, "other_systems", ["--kind", system, *flags[system], *output])
 
