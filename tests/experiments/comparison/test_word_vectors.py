@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.comparison.char_features import word_places
 from experiments.comparison.skipgram import main
 from experiments.comparison.table_features import SubwordFeatures, TableFeatures, save_table
 
@@ -35,16 +34,3 @@ def test_skipgram_reads_the_text(tmp_path: Path, kind: str) -> None:
     (vectors,) = features.words([["bank", "banks", "."]])
     assert vectors.shape == (1, 3, 8)
     assert np.isfinite(vectors).all()
-
-
-def test_places_of_words_in_both_directions() -> None:
-    words = ["ab", "c", "def"]
-    text = " ".join(words)
-    forward, backward = word_places(words)
-    # The state at a place has read the characters up to it, with the start marker at place 0.
-    padded, reversed_text = f"\n{text} ", f"\n{text[::-1]} "
-    assert [padded[: place + 1].split()[-1] for place in forward] == words
-    assert all(padded[place] == " " for place in forward)
-    read = [reversed_text[: place + 1].split()[-1][::-1] for place in backward]
-    assert read == words
-    assert all(reversed_text[place] == " " for place in backward)
