@@ -60,3 +60,15 @@ class PlainWords:
     def layers_of(self, places: slice) -> npt.NDArray[np.float32]:
         """Return an array without layers."""
         return np.zeros((places.stop - places.start, 0, 0), dtype=np.float32)
+
+
+class WordLayersFile(PlainWords):
+    """Words with their layers (words, layers, dim) in memory."""
+
+    def __init__(self, words: PlainWords, layers: npt.NDArray[Any]) -> None:
+        super().__init__(words.types, words.word_ids, words.offsets)
+        self._layers = layers
+
+    def layers_of(self, places: slice) -> npt.NDArray[Any]:
+        """Return the layers of a range of words."""
+        return self._layers[places]

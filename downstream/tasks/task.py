@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from downstream.features.batches import Examples
-from downstream.features.plain_words import PlainWords, WordFile
+from downstream.features.plain_words import PlainWords
 from downstream.features.store import Store
 from downstream.features.store_format import Kind
 from downstream.features.texts_to_layers import TextReading, Texts
@@ -55,10 +55,6 @@ class Features:
             for name, file in self.files.items()
         }
         return Features(plain, self.tables)
-
-    def word_file(self, name: str) -> WordFile:
-        """Return the words of a file."""
-        return self.files[name]
 
 
 class Scores(Protocol):
