@@ -19,7 +19,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bilm.text.characters import NUM_CHARACTERS
+from bilm.text.characters import NUM_CHARACTERS, PADDING
 from downstream.features.batches import Batch, FeatureShape
 from downstream.features.tag_sources import NO_TAG, TagTargets
 from downstream.heads.crf import LinearChainCrf
@@ -100,7 +100,10 @@ class CharacterFeatures(nn.Module):
         """Return the features (sentences, words, filters) of types at `index`."""
         embedded = self.embedding(characters)  # (types, characters, dim)
         windows = embedded.unfold(1, _FILTER_WIDTH, 1).flatten(2)  # (types, places, 3 * dim)
-        types = F.relu(self.convolution(windows)).amax(dim=1)  # (types, filters)
+        outputs = F.relu(self.convolution(windows))
+        # Outputs are at least 0, so 0 for windows with padding leaves the maximum unchanged.
+        is_word = characters[:, _FILTER_WIDTH - 1 :] != PADDING
+        types = (outputs * is_word.unsqueeze(2)).amax(dim=1)  # (types, filters)
         return F.embedding(index, types)
 
 
