@@ -23,6 +23,8 @@ CONFIG = "configs/english_small.json"
 
 MAX_VOCABULARY = "30000"
 
+EVALUATED_WORDS = 20_000  # of each source
+
 PRECISION = "train.precision=bfloat16"  # faster on processors with AVX512-BF16
 
 
@@ -101,6 +103,8 @@ class EnglishModel:
     def _evaluate(self, name: str, corpus: Path, split: str) -> dict[str, Any]:
         command = ["python", "launch/evaluate.py", "--model", str(self.run)]
         command += ["--corpus", str(corpus), "--split", split, "--rows", "8", "--json"]
+        if split == "train":
+            command += ["--max-words", str(EVALUATED_WORDS)]
         done = self.stages.run(f"perplexity_{name.replace(' ', '_')}", command)
         return {"name": name, **json.loads(done.output)}
 
