@@ -1,6 +1,6 @@
 """Train the model `english-small` and export it: `python -m experiments.english_model --data DIR`.
 
-Prepares the text, builds the corpus, trains for about two hours on two cores, measures the
+Prepares the text, builds the corpus, trains for more than an hour on two cores, measures the
 perplexity of each source, and writes the model directory with its card. Every stage is one of the
 documented commands; run it again after an interruption to resume.
 """
