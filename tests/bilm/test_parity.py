@@ -146,8 +146,8 @@ FAULTS = {
         (EMBEDDINGS,),
     ),
     "carried state of the embedder dropped": Fault(
-        "self._read(batch, before.take_rows(order), output)",
-        "self._read(batch, self._model.zero_state(len(batch)), output)",
+        "self._read(batch, before.take_rows(order), collector)",
+        "self._read(batch, self._model.zero_state(len(batch)), collector)",
         (EMBEDDINGS,),
     ),
     "backward direction of the embedder not reversed": Fault(

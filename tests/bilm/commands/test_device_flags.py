@@ -14,7 +14,7 @@ from tests.conftest import GOLDEN
 MODEL = ["--options", str(GOLDEN / "options.json"), "--weights", str(GOLDEN / "weights.hdf5")]
 TEXT = ["--input", str(GOLDEN / "vocab.txt"), "--output", "vectors.hdf5"]
 # The commands that do not compute with a model, and those that train one.
-WITHOUT_DEVICE = {"pretrain", "plan", "export", "convert", "config"}
+WITHOUT_DEVICE = {"pretrain", "plan", "export", "convert", "config", "models"}
 
 
 NAMES = [n for n in COMMANDS if n not in WITHOUT_DEVICE and not n.startswith("data ")]
