@@ -84,9 +84,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     from downstream.explorer.server import Endpoint, serve
 
     token = os.environ.get(TOKEN_VARIABLE) or None
-    access = Access(options.host, token, options.allow_host, options.insecure)
-    endpoint = Endpoint.bind(options.host, options.port)
-    with endpoint:
+    Access(options.host, token, options.allow_host, options.insecure)  # check before binding
+    with Endpoint.bind(options.host, options.port) as endpoint:
+        names = [endpoint.name, *options.allow_host]
+        access = Access(options.host, token, names, options.insecure)
         app = create_app(_load(options), AppSettings(access, with_page=not options.api_only))
         endpoint.listen()
         address = endpoint.address

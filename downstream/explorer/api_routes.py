@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Annotated, Any
 
@@ -80,8 +81,10 @@ class _Routes:
     async def embed(
         self, request: schemas.EmbedRequest, accept: Annotated[str, Header()] = "*/*"
     ) -> Response:
-        """Return the vectors of sentences, as JSON or, with `Accept: application/octet-stream`,
-        as a safetensors file with the tensors "0", "1", ...
+        """Return the vectors of sentences as JSON, or as a file.
+
+        With `Accept: application/octet-stream`, the answer is a safetensors file with the tensors
+        "0", "1", ..., and the words as JSON in its metadata.
         """
         sentences = self._service.parser.parse(request.sentences)
         output = self._output(request)
@@ -89,7 +92,8 @@ class _Routes:
         arrays = [formed(own, output) for own in layers]
         if BINARY in accept:
             tensors = {str(i): np.ascontiguousarray(array) for i, array in enumerate(arrays)}
-            return Response(save(tensors), media_type=BINARY)
+            metadata = {"words": json.dumps(sentences)}
+            return Response(save(tensors, metadata), media_type=BINARY)
         entries = [
             {"words": words, "shape": list(array.shape), "vectors": array.reshape(-1).tolist()}
             for words, array in zip(sentences, arrays, strict=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -22,6 +22,8 @@ from bilm.errors import ConfigError
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 MIN_TOKEN_CHARACTERS = 16
+
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{0,5})?")
 
 # Paths that need no token: they contain no data of the user.
 _OPEN_PATHS = ("/healthz",)
@@ -140,7 +142,5 @@ class Guard:
 
 def _host_name(value: str) -> str:
     """Return the name of a Host header without its port, in lower case; "" if it is malformed."""
-    try:
-        return (urlsplit(f"//{value}").hostname or "").lower().rstrip(".")
-    except ValueError:
-        return ""
+    match = _HOST.fullmatch(value)
+    return "" if match is None else match["name"].strip("[]").rstrip(".").lower()

@@ -11,7 +11,6 @@ import uvicorn
 from fastapi import FastAPI
 
 from bilm.errors import ConfigError
-from downstream.explorer.security import is_loopback
 
 GRACE_SECONDS = 30  # for requests under way, after a signal
 KEEP_ALIVE_SECONDS = 15
@@ -59,13 +58,15 @@ class Endpoint:
         self.socket.listen(128)
 
     @property
+    def name(self) -> str:
+        """The name of this machine in the address; for all interfaces, its host name."""
+        return socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
+
+    @property
     def address(self) -> str:
         """The URL of the service, without a path."""
-        host = self.host if is_loopback(self.host) else socket.gethostname()
-        if self.host not in ("0.0.0.0", "::"):
-            host = self.host
-        host = f"[{host}]" if ":" in host else host
-        return f"http://{host}:{self.socket.getsockname()[1]}"
+        name = f"[{self.name}]" if ":" in self.name else self.name
+        return f"http://{name}:{self.socket.getsockname()[1]}"
 
 
 def serve(app: FastAPI, endpoint: Endpoint) -> None:
