@@ -9,13 +9,24 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import Path
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 MAX_COUNT = 100  # predictions or neighbours in an answer
 MAX_WEIGHT = 1e3  # of a layer, so that no sum overflows
 
+
+def _encodable(text: str) -> str:
+    """Reject lone surrogates, which JSON can express, but no answer can contain."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise ValueError(f"character {e.start} is a lone surrogate; send valid Unicode") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
 Sentence = Annotated[
-    str | list[str],
+    Text | list[Text],
     Field(description="raw text, which the model's tokenizer splits, or a list of words"),
 ]
 Weights = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(max_length=64)]
@@ -163,7 +174,7 @@ class NeighboursAnswer(BaseModel):
 class ClassifyRequest(Request):
     """Texts to classify."""
 
-    texts: Annotated[list[str], Field(min_length=1)]
+    texts: Annotated[list[Text], Field(min_length=1)]
 
 
 class ClassifiedText(BaseModel):

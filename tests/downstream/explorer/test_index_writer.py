@@ -62,7 +62,7 @@ def test_existing_index_is_not_computed_again(
 
 def test_limits_the_number_of_words(tmp_path: Path) -> None:
     index = small_index(tmp_path, write_text(tmp_path), max_words=13)
-    assert len(index) == 11  # two sentences; the third would exceed the limit
+    assert len(index) == 12  # two sentences; the third would exceed the limit
 
 
 def test_indexes_a_corpus(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""Requests that are derived from the OpenAPI description of the service."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("fastapi")
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+
+from hypothesis import HealthCheck, settings
+
+from downstream.explorer.api import create_app
+from tests.bilm.embedding.elmo_models import tiny
+from tests.downstream.explorer.small_models import load, make_index
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> object:
+    index = make_index(tmp_path_factory.mktemp("fuzz"), tiny())
+    app = create_app(load(index))
+    return schemathesis.openapi.from_asgi("/openapi.json", app, base_url="http://127.0.0.1")
+
+
+schema = schemathesis.pytest.from_fixture("api")
+
+
+@schema.parametrize()
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+def test_valid_and_invalid_requests_never_fail(case: object) -> None:
+    answer = case.call(headers={"Host": "127.0.0.1"})  # type: ignore[attr-defined]
+    assert answer.status_code < 500 or answer.status_code == 503, answer.text
+    case.validate_response(  # type: ignore[attr-defined]
+        answer,
+        checks=[
+            schemathesis.checks.not_a_server_error,
+            schemathesis.checks.response_schema_conformance,
+        ],
+    )
