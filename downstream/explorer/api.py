@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -40,9 +40,9 @@ class AppSettings:
     `with_page` adds the web page.
     """
 
-    access: Access = Access()
-    limits: RequestLimits = RequestLimits()
-    batch_limits: BatchLimits = BatchLimits()
+    access: Access = field(default_factory=Access)
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    batch_limits: BatchLimits = field(default_factory=BatchLimits)
     with_page: bool = True
 
 

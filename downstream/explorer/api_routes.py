@@ -196,7 +196,9 @@ class _Routes:
                 "the token encoder"
             )
         if max(abs(weight) for weight in layers) > schemas.MAX_WEIGHT:
-            raise RequestError(f"layers has a weight above {schemas.MAX_WEIGHT:g}; use smaller ones")
+            raise RequestError(
+                f"layers has a weight above {schemas.MAX_WEIGHT:g}; use smaller ones"
+            )
 
 
 def _scored(score: SentenceScore) -> schemas.ScoredSentence:

@@ -148,9 +148,7 @@ class _Writer:
         fresh = WriterProgress(model=key.model, text=key.text, max_words=key.max_words)
         if not path.exists():
             return fresh
-        found = parse_section(
-            WriterProgress, read_json(path, OutputError), str(path), OutputError
-        )
+        found = parse_section(WriterProgress, read_json(path, OutputError), str(path), OutputError)
         is_same = (found.model, found.text, found.max_words) == (
             key.model,
             key.text,

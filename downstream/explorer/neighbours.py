@@ -89,9 +89,7 @@ def _map(
     entries = []
     for (row, occurrence), (x, y) in zip(occurrences, points.tolist(), strict=True):
         words, place = shortened(occurrence)
-        entries.append(
-            MapPoint(row=row, x=round(x, 5), y=round(y, 5), words=words, place=place)
-        )
+        entries.append(MapPoint(row=row, x=round(x, 5), y=round(y, 5), words=words, place=place))
     return OccurrenceMap(points=entries, variance=round(variance, 5))
 
 

@@ -1,4 +1,4 @@
-"""The files of the web page. Their names are fixed: no path of a request reaches the file system."""
+"""The files of the page. Their names are fixed: no path of a request reaches the file system."""
 
 from __future__ import annotations
 

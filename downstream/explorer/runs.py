@@ -74,4 +74,4 @@ def _thinned(points: list[list[float]]) -> list[list[float]]:
     if len(points) <= MAX_POINTS:
         return points
     stride = math.ceil(len(points) / MAX_POINTS)
-    return [*points[: -1 : stride], points[-1]]
+    return [*points[:-1:stride], points[-1]]

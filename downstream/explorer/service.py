@@ -124,7 +124,9 @@ class Service:
     async def probabilities(self, texts: Sequence[str]) -> list[Any]:
         """Return the probabilities of the classes, and the weights of the words, of each text."""
         self.classifier()
-        return await self._batchers["classify"].submit(texts, _num_words([t.split() for t in texts]))
+        return await self._batchers["classify"].submit(
+            texts, _num_words([t.split() for t in texts])
+        )
 
     async def search(self, search: Callable[[], Any]) -> Any:
         """Run a search in the index; it waits for its turn like other computations."""

@@ -73,7 +73,8 @@ WITH_EXTRA = {
         "tasks neighbours --model run --text text.txt --word bank --output neighbours --tokenized",
     ),
 }
-# By extra. The commands also need a cluster or a hub, or do not end, so they are only run without the extra.
+# By extra. The commands also need a cluster or a hub, or run until a signal arrives, so they are
+# only run without the extra.
 WITH_CLUSTER = {
     "serve": ("explore --model run", "serve --model run --text text.txt"),
     "hub": ("embed --model someone/unknown --input text.txt --output v4.hdf5",),

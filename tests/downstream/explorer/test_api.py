@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("fastapi")
-
 from fastapi.testclient import TestClient
 from safetensors.numpy import load as load_safetensors
 

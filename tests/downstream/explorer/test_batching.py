@@ -52,8 +52,6 @@ async def submit_behind(
     return list(await asyncio.gather(*tasks, return_exceptions=True))
 
 
-
-
 def test_computes_waiting_requests_together() -> None:
     computation = Computation()
     results = asyncio.run(submit_behind(computation, [[1], [2, 3], [4]]))

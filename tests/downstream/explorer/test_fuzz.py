@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("fastapi")
-schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
-
+import schemathesis
 from hypothesis import HealthCheck, settings
 
 from downstream.explorer.api import create_app

@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-pytest.importorskip("uvicorn")
-
 from bilm.embedding.embedder import Embedder
 from bilm.embedding.scorer import Scorer
 from downstream.classifier import TextClassifier
@@ -29,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.launch]
 
 SENTENCE = "the bank floods the unheard river ."
 WORDS = SENTENCE.split()
-HOSTILE = "<img src=x onerror=alert(1)> & \"quotes\""
+HOSTILE = '<img src=x onerror=alert(1)> & "quotes"'
 TABS = ["Sentence", "Word in context", "Compare", "Classifier", "Runs"]
 
 

@@ -3,9 +3,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-
-pytest.importorskip("fastapi")
-
 from fastapi.testclient import TestClient
 
 from bilm.errors import ConfigError
@@ -108,8 +105,15 @@ def test_insecure_allows_other_machines_without_token() -> None:
 
 @pytest.mark.parametrize(
     ("host", "expected"),
-    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("::", False),
-     ("0.0.0.0", False), ("example.org", False)],
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("localhost", True),
+        ("::", False),
+        ("0.0.0.0", False),
+        ("example.org", False),
+    ],
 )
 def test_recognizes_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("uvicorn")
-
 from tests.bilm.embedding.elmo_models import tiny
 from tests.conftest import ROOT
 from tests.downstream.explorer.serving import DEADLINE_SECONDS, Server, serving
@@ -49,9 +47,9 @@ def test_concurrent_requests_get_identical_answers(server: Server, model: Path) 
         for _ in range(3):
             together = list(clients.map(lambda s: embed(server, s), SENTENCES))
             assert together == alone  # bit for bit
-    with serving(model) as other:  # without words in its table of encoded words
-        with ThreadPoolExecutor(12) as clients:
-            assert list(clients.map(lambda s: embed(other, s), SENTENCES)) == alone
+    # A new process, without words in its table of encoded words.
+    with serving(model) as other, ThreadPoolExecutor(12) as clients:
+        assert list(clients.map(lambda s: embed(other, s), SENTENCES)) == alone
 
 
 def test_slow_client_does_not_block_others(server: Server) -> None:
@@ -107,7 +105,11 @@ def test_sigterm_finishes_what_is_under_way(model: Path) -> None:
                 parts.append(part)
         answer = b"".join(parts)
         assert answer.startswith(b"HTTP/1.1 200"), answer[:200]
-        assert json.loads(answer.partition(b"\r\n\r\n")[2])["sentences"][0]["shape"] == [3, 1000, 12]
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["sentences"][0]["shape"] == [
+            3,
+            1000,
+            12,
+        ]
         assert stopped.result(DEADLINE_SECONDS) == 0
 
 
@@ -116,7 +118,11 @@ def test_rejects_an_unsafe_address_and_a_used_port(model: Path, server: Server) 
         command = [sys.executable, "-m", "bilm", "explore", "--model", str(model), *flags]
         environment = {k: v for k, v in os.environ.items() if k != "BILM_TOKEN"}
         done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True,
+            command,
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
             timeout=DEADLINE_SECONDS,
         )
         assert done.returncode == 2
