@@ -87,11 +87,12 @@ def cosine_blocks(rows: LayerRows, query: Floats) -> Iterator[tuple[int, Floats]
     unit = query / max(float(np.linalg.norm(query)), _MIN_NORM)
     for start in range(0, len(rows), BLOCK_ROWS):
         block = slice(start, min(start + BLOCK_ROWS, len(rows)))
-        sums = np.zeros(block.stop - start, np.float32)
+        sums: Floats = np.zeros(block.stop - start, np.float32)
         for layer, weight in zip(rows.layers, rows.weights, strict=True):
             if weight != 0:
                 sums += _products(layer[block], unit * np.float32(weight))
-        yield start, sums / np.maximum(rows.norms[block], _MIN_NORM)
+        sums /= np.maximum(rows.norms[block], np.float32(_MIN_NORM))
+        yield start, sums
 
 
 def _products(block: npt.NDArray[Any], vector: Floats) -> Floats:

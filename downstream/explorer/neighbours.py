@@ -45,7 +45,8 @@ class Query:
 
     def vector(self, weights: Sequence[float]) -> Floats:
         """Return the mixed vector of the word."""
-        return mixed(self.layers[:, self.position : self.position + 1], weights)[0]
+        vector: Floats = mixed(self.layers[:, self.position : self.position + 1], weights)[0]
+        return vector
 
 
 def find_neighbours(index: OccurrenceIndex, query: Query) -> tuple[int, list[LayerNeighbours]]:

@@ -193,15 +193,19 @@ def formed(layers: Layers, output: Output) -> npt.NDArray[Any]:
     parts: list[npt.NDArray[Any]] = [chosen]
     if output.pool != "none":
         parts = [_pooled(chosen, name) for name in output.pool.split("_")]
-    joined = np.concatenate(parts, axis=-1).astype(output.dtype)
-    return joined if weights is None else joined[0]
+    joined: npt.NDArray[Any] = np.concatenate(parts, axis=-1).astype(output.dtype)
+    result: npt.NDArray[Any] = joined if weights is None else joined[0]
+    return result
 
 
 def _pooled(chosen: Layers, name: str) -> npt.NDArray[Any]:
     """Return the mean or the maximum over the words (layers, words, dim): (layers, dim)."""
     if chosen.shape[1] == 0:
         return np.zeros((chosen.shape[0], chosen.shape[2]), np.float32)
-    return chosen.mean(axis=1, dtype=np.float64) if name == "mean" else chosen.max(axis=1)
+    pooled: npt.NDArray[Any] = chosen.max(axis=1)
+    if name == "mean":
+        pooled = chosen.mean(axis=1, dtype=np.float64)
+    return pooled
 
 
 def layer_weights(layers: str | Sequence[float], num_layers: int) -> list[float] | None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_slow_client_does_not_block_others(server: Server) -> None:
     [
         b"nonsense\r\n\r\n",
         b"GET / HTTP/1.1\r\n\r\n",
-        b"GET /v1/model HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * 70000 + b"\r\n\r\n",
+        b"GET /v1/model HTTP/1.1\r\nHost: 127.0.0.1\r\nX: " + b"a" * (1 << 20) + b"\r\n\r\n",
         b"POST /v1/embed HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
         b"POST /v1/embed HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999999\r\n\r\n",
         b"POST /v1/embed HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -78,7 +79,8 @@ def test_slow_client_does_not_block_others(server: Server) -> None:
     ids=range(7),
 )
 def test_rejects_malformed_requests(server: Server, request_bytes: bytes) -> None:
-    with server.connect() as client:
+    answer = b""
+    with server.connect() as client, suppress(OSError):  # the service may close the connection
         client.sendall(request_bytes)
         answer = client.recv(65536)
     assert answer[9:12] in (b"400", b"413", b"421", b"431", b""), answer[:200]
