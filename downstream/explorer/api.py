@@ -52,6 +52,7 @@ def create_app(loaded: Loaded, settings: AppSettings = AppSettings()) -> FastAPI
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service.open()
         yield
         await service.close()
 

@@ -93,6 +93,10 @@ class Batcher(Generic[Item, Result]):
             self._task = asyncio.create_task(self._run())
         return await job.future
 
+    def open(self) -> None:
+        """Accept requests, also after `close`."""
+        self._is_closed = False
+
     async def close(self) -> None:
         """Reject new requests, and wait for those in the queue."""
         self._is_closed = True

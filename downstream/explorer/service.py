@@ -137,6 +137,11 @@ class Service:
         """Run a function that reads a file in another thread; it does not wait for computations."""
         return await asyncio.get_running_loop().run_in_executor(None, function)
 
+    def open(self) -> None:
+        """Accept requests."""
+        for batcher in self._batchers.values():
+            batcher.open()
+
     async def close(self) -> None:
         """Finish what is in the queues."""
         for batcher in self._batchers.values():

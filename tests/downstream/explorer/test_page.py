@@ -94,7 +94,7 @@ def open_tab(page: Any, name: str) -> Any:
 
 def score(page: Any, text: str) -> Any:
     """Score a sentence in the first view, and return its words."""
-    page.get_by_label("Sentence", exact=True).first.fill(text)
+    page.get_by_role("textbox", name="Sentence").fill(text)
     page.get_by_role("button", name="Score").click()
     page.locator("#perplexity").filter(has_text="Perplexity").wait_for()
     return page.locator("#view-sentence .word")
@@ -135,7 +135,7 @@ def test_hostile_text_is_displayed_as_text(page: Any) -> None:
 
 def test_context_shows_neighbours_and_a_map(page: Any, place: Path) -> None:
     view = open_tab(page, "Word in context")
-    view.get_by_label("Sentence").fill("the bank floods the river .")
+    view.get_by_role("textbox").fill("the bank floods the river .")
     view.get_by_role("button", name="Split").click()
     view.get_by_role("button", name="bank").click()
     view.locator("#neighbours section").nth(2).wait_for()
@@ -187,7 +187,7 @@ def test_compare_shows_cosines(page: Any) -> None:
 
 def test_classifier_shows_probabilities_and_attention(page: Any, place: Path) -> None:
     view = open_tab(page, "Classifier")
-    view.get_by_label("Text").fill("the bank near water")
+    view.get_by_role("textbox").fill("the bank near water")
     view.get_by_role("button", name="Classify").click()
     view.get_by_role("heading", name="Attention").wait_for()
     expected = TextClassifier.from_pretrained(place / "report", device="cpu").explain(
