@@ -13,7 +13,7 @@ export function softmax(values) {
 export function layerChoice(id, model, change) {
   const logits = new Array(model.num_layers).fill(0);
   let chosen = String(model.num_layers - 1);
-  const shares = model.layer_names.map(() => el("output", {}));
+  const shares = model.layer_names.map(() => el("span", {}));
 
   function current() {
     if (chosen !== "mix") return { kind: "layer", layer: Number(chosen) };

@@ -155,7 +155,7 @@ def test_context_shows_neighbours_and_a_map(page: Any, place: Path) -> None:
     points.first.hover(force=True)
     view.locator(".caption mark").wait_for()
     assert view.locator(".caption mark").inner_text().lower() == "bank"
-    view.get_by_label("mix").check()
+    view.get_by_role("radio", name="mix").check()
     view.get_by_role("heading", name="Map: mix").wait_for()
     assert view.locator("#neighbours section").count() == 4
 
@@ -176,11 +176,11 @@ def test_compare_shows_cosines(page: Any) -> None:
         np.testing.assert_allclose(shown, a @ b.T, atol=0.006)
 
     check([0, 0, 1])
-    view.get_by_label("layer 0").check()
+    view.get_by_role("radio", name="layer 0").check()
     check([1, 0, 0])
-    view.get_by_label("mix").check()
+    view.get_by_role("radio", name="mix").check()
     check([1 / 3, 1 / 3, 1 / 3])
-    view.locator("input[type=range]").first.fill("2")
+    view.get_by_role("slider", name="layer 0").fill("2")
     powers = np.exp([2.0, 0.0, 0.0])
     check((powers / powers.sum()).tolist())
 
