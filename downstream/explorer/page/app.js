@@ -36,8 +36,12 @@ function moveFocus(event) {
   document.getElementById(`tab-${name}`).focus();
 }
 
+function count(model) {
+  return model.index_words.toLocaleString("en");
+}
+
 function describe(model) {
-  const index = model.index_words === null ? "no index" : `${model.index_words} words indexed`;
+  const index = model.index_words === null ? "no index" : `${count(model)} words indexed`;
   return `${model.model}: ${model.num_layers} layers of ${model.dim}, ${index}`;
 }
 

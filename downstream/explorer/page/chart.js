@@ -14,6 +14,13 @@ function label(value) {
   return String(Number(value.toPrecision(3)));
 }
 
+// A sample of the line, and the last value.
+function entry(name, points, number) {
+  const line = svg("line", { class: `curve c${number}`, x1: 0, x2: 28, y1: 6, y2: 6 });
+  const sample = svg("svg", { width: 28, height: 12, "aria-hidden": "true" }, line);
+  return el("li", {}, sample, ` ${name}: ${label(points.at(-1)[1])}`);
+}
+
 export function chart(title, curves) {
   const all = curves.flatMap(([, points]) => points);
   if (!all.length) return el("section", {}, el("h2", {}, title), el("p", {}, "No values yet."));
@@ -54,6 +61,6 @@ export function chart(title, curves) {
       axes,
       lines,
     ),
-    el("p", { class: "note" }, ends),
+    el("ul", { class: "legend" }, curves.map(([name, points], i) => entry(name, points, i))),
   );
 }

@@ -111,7 +111,16 @@ function table(direction, answer) {
     el(
       "table",
       {},
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "word"), el("th", { scope: "col" }, "probability"))),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          el("th", { scope: "col" }, "word"),
+          el("th", { scope: "col", class: "number" }, "probability"),
+        ),
+      ),
       el("tbody", {}, rows),
     ),
   );
