@@ -7,6 +7,7 @@ import math
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 from fastapi import APIRouter, Header, Response
 from fastapi.routing import APIRoute
 from safetensors.numpy import save
@@ -86,23 +87,17 @@ class _Routes:
         With `Accept: application/octet-stream`, the answer is a safetensors file with the tensors
         "0", "1", ..., and the words as JSON in its metadata.
         """
-        sentences = self._service.parser.parse(request.sentences)
+        sentences = await self._service.parse(request.sentences)
         output = self._output(request)
         layers = await self._service.layers(sentences)
-        arrays = [formed(own, output) for own in layers]
-        if BINARY in accept:
-            tensors = {str(i): np.ascontiguousarray(array) for i, array in enumerate(arrays)}
-            metadata = {"words": json.dumps(sentences)}
-            return Response(save(tensors, metadata), media_type=BINARY)
-        entries = [
-            {"words": words, "shape": list(array.shape), "vectors": array.reshape(-1).tolist()}
-            for words, array in zip(sentences, arrays, strict=True)
-        ]
-        return JSONResponse({"sentences": entries})
+        render = _binary if BINARY in accept else _json
+        return await self._service.in_thread(
+            lambda: render(sentences, [formed(own, output) for own in layers])
+        )
 
     async def score(self, request: schemas.ScoreRequest) -> schemas.ScoreAnswer:
         """Return the surprisal of each word in both directions, and perplexities."""
-        sentences = self._service.parser.parse(request.sentences)
+        sentences = await self._service.parse(request.sentences)
         scores = await self._service.scores(sentences)
         totals = np.sum([score.totals for score in scores], axis=0)
         num_predictions = sum(len(score.words) + 1 for score in scores)
@@ -113,7 +108,7 @@ class _Routes:
 
     async def predict(self, request: schemas.PredictRequest) -> schemas.PredictAnswer:
         """Return the most likely words at a position."""
-        (words,) = self._service.parser.parse([request.sentence])
+        (words,) = await self._service.parse([request.sentence])
         check_position(words, request.position)
         directions = self._directions(request)
         found = await self._service.predictions(
@@ -133,7 +128,7 @@ class _Routes:
     async def neighbours(self, request: schemas.NeighboursRequest) -> schemas.NeighboursAnswer:
         """Return the occurrences in the indexed text that are nearest to a word in context."""
         index = self._service.index()
-        (words,) = self._service.parser.parse([request.sentence])
+        (words,) = await self._service.parse([request.sentence])
         check_position(words, request.position)
         num_layers = self._loaded.embedder.num_layers
         self._check_layers(request.layers)
@@ -149,9 +144,6 @@ class _Routes:
     async def classify(self, request: schemas.ClassifyRequest) -> schemas.ClassifyAnswer:
         """Return the probability of each class."""
         classifier = self._service.classifier()
-        words = self._service.parser.parse(request.texts)
-        if not all(words):
-            raise RequestError(f"text {words.index([])} has no words; remove it")
         explained = await self._service.probabilities(request.texts)
         return schemas.ClassifyAnswer(
             texts=[
@@ -172,7 +164,7 @@ class _Routes:
                 f"the run is {number}; this service has {len(self._loaded.runs)} runs, from 0"
             )
         run = self._loaded.runs[number]
-        series = await self._service.read(run.series)
+        series = await self._service.in_thread(run.series)
         return schemas.RunSeries(name=run.name, series=series)
 
     def _directions(self, request: schemas.PredictRequest) -> list[Any]:
@@ -199,6 +191,20 @@ class _Routes:
             raise RequestError(
                 f"layers has a weight above {schemas.MAX_WEIGHT:g}; use smaller ones"
             )
+
+
+def _binary(sentences: list[list[str]], arrays: list[npt.NDArray[Any]]) -> Response:
+    """Return a safetensors file."""
+    tensors = {str(i): np.ascontiguousarray(array) for i, array in enumerate(arrays)}
+    return Response(save(tensors, {"words": json.dumps(sentences)}), media_type=BINARY)
+
+
+def _json(sentences: list[list[str]], arrays: list[npt.NDArray[Any]]) -> Response:
+    entries = [
+        {"words": words, "shape": list(array.shape), "vectors": array.reshape(-1).tolist()}
+        for words, array in zip(sentences, arrays, strict=True)
+    ]
+    return JSONResponse({"sentences": entries})
 
 
 def _scored(score: SentenceScore) -> schemas.ScoredSentence:

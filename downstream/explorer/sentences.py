@@ -27,17 +27,26 @@ class SentenceParser:
 
     def parse(self, sentences: Sequence[str | list[str]]) -> list[list[str]]:
         """Return the words of each sentence; raise RequestError if a limit is exceeded."""
-        limits = self.limits
-        _check(len(sentences), limits.max_sentences, "sentences")
-        # A character is counted before anything is tokenized, and a word counts as at least one.
+        self._check_sizes(sentences)
+        words = [self._words(i, sentence) for i, sentence in enumerate(sentences)]
+        _check(sum(map(len, words)), self.limits.max_words, "words")
+        return words
+
+    def check_texts(self, texts: Sequence[str]) -> int:
+        """Check texts that a classifier will split, and return their number of words at spaces."""
+        self._check_sizes(texts)
+        num_words = sum(len(text.split()) for text in texts)
+        _check(num_words, self.limits.max_words, "words")
+        return num_words
+
+    def _check_sizes(self, sentences: Sequence[str | list[str]]) -> None:
+        _check(len(sentences), self.limits.max_sentences, "sentences")
+        # Characters are counted before anything is tokenized; an empty word counts as one.
         sizes = (
             len(sentence) if isinstance(sentence, str) else sum(len(word) + 1 for word in sentence)
             for sentence in sentences
         )
-        _check(sum(sizes), limits.max_characters, "characters")
-        words = [self._words(i, sentence) for i, sentence in enumerate(sentences)]
-        _check(sum(map(len, words)), limits.max_words, "words")
-        return words
+        _check(sum(sizes), self.limits.max_characters, "characters")
 
     def _words(self, number: int, sentence: str | list[str]) -> list[str]:
         if isinstance(sentence, str):

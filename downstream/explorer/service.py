@@ -24,7 +24,7 @@ from bilm.embedding.scorer import Scorer
 from bilm.embedding.scores import Direction, SentenceScore, Substitute
 from bilm.errors import CheckpointError
 from bilm.pretrained.model_directory import PretrainedBiLm
-from downstream.classifier import TextClassifier
+from downstream.classifier import ExplainedText, TextClassifier
 from downstream.explorer.batching import Batcher, BatchLimits
 from downstream.explorer.index import OccurrenceIndex
 from downstream.explorer.limits import RequestLimits
@@ -97,11 +97,6 @@ class Service:
                 compute, executor, self.batch_limits, self.metrics.count_batch
             )
 
-    @property
-    def parser(self) -> SentenceParser:
-        """The parser of sentences."""
-        return SentenceParser(self.loaded.pretrained.tokenizer, self.limits)
-
     def queued_words(self) -> int:
         """Return the number of words that wait."""
         return sum(batcher.queued_words for batcher in self._batchers.values())
@@ -121,20 +116,27 @@ class Service:
         num_words = _num_words([job.words for job in jobs])
         return await self._batchers["predict"].submit(jobs, num_words)
 
-    async def probabilities(self, texts: Sequence[str]) -> list[Any]:
+    async def parse(self, sentences: Sequence[str | list[str]]) -> list[list[str]]:
+        """Return the words of sentences, within the limits."""
+        parser = SentenceParser(self.loaded.pretrained.tokenizer, self.limits)
+        return await self.in_thread(lambda: parser.parse(sentences))
+
+    async def probabilities(self, texts: Sequence[str]) -> list[ExplainedText]:
         """Return the probabilities of the classes, and the weights of the words, of each text."""
         self.classifier()
-        return await self._batchers["classify"].submit(
-            texts, _num_words([t.split() for t in texts])
-        )
+        num_words = SentenceParser(None, self.limits).check_texts(texts)
+        return await self._batchers["classify"].submit(texts, num_words)
 
     async def search(self, search: Callable[[], Any]) -> Any:
         """Run a search in the index; it waits for its turn like other computations."""
         (result,) = await self._batchers["search"].submit([search], 1)
         return result
 
-    async def read(self, function: Callable[[], T]) -> T:
-        """Run a function that reads a file in another thread; it does not wait for computations."""
+    async def in_thread(self, function: Callable[[], T]) -> T:
+        """Run a function that tokenizes, reads a file or formats an answer.
+
+        It runs beside the computations, and the event loop can answer other requests.
+        """
         return await asyncio.get_running_loop().run_in_executor(None, function)
 
     def open(self) -> None:
@@ -183,7 +185,7 @@ class Service:
             for job in jobs
         ]
 
-    def _classify(self, texts: Sequence[str]) -> list[Any]:
+    def _classify(self, texts: Sequence[str]) -> list[ExplainedText]:
         classifier = self.classifier()
         return [classifier.explain(text) for text in texts]
 
