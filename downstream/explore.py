@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, run_command
@@ -91,7 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         app = create_app(_load(options), AppSettings(access, with_page=not options.api_only))
         endpoint.listen()
         address = endpoint.address
-        fragment = f"#token={token}" if token and not options.api_only else ""
+        # A browser does not send the fragment; the page reads it.
+        fragment = f"#token={quote(token, safe='')}" if token and not options.api_only else ""
         sys.stdout.write(f"{address}/{fragment}\n")
         sys.stdout.flush()
         if options.open:

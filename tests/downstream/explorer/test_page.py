@@ -208,6 +208,18 @@ def test_runs_update_while_training(page: Any, place: Path) -> None:
     assert view.locator("svg.chart polyline").count() == 3
 
 
+def test_sends_the_token_of_its_address(browser: Any, place: Path) -> None:
+    token = "0123456789 a%b/c:d"
+    with serving(place / "model", BILM_TOKEN=token) as server:
+        assert server.post("/v1/score", {"sentences": ["the"]})[0] == 401
+        page = browser.new_page()
+        page.goto(server.address)
+        page.get_by_role("tab", name="Sentence").wait_for()
+        assert "token" not in page.url
+        assert score(page, "the bank").count() == 2
+        page.close()
+
+
 def test_works_with_the_keyboard_alone(page: Any) -> None:
     page.get_by_role("tab", name="Sentence").focus()
     page.keyboard.press("ArrowRight")
