@@ -19,11 +19,10 @@ from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, run_command
 from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
+from downstream.explorer.index_format import DEFAULT_MAX_WORDS
 from downstream.explorer.index_text import check_text, open_index
 
 DEFAULT_MODEL = "english-small"
-
-DEFAULT_MAX_WORDS = 1_000_000
 
 
 @dataclass(frozen=True)

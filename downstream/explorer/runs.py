@@ -13,8 +13,7 @@ from typing import Any
 
 from bilm.errors import CorpusError
 from bilm.files.reading import open_regular
-
-METRICS_FILE = "metrics.jsonl"  # as in `bilm.training.run_directory`, which needs DeepSpeed
+from bilm.pretrained.file_names import METRICS_FILE
 
 MAX_POINTS = 1000
 
