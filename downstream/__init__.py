@@ -1,4 +1,4 @@
-"""Tasks on frozen biLM representations: text classification, estimators, baselines and analyses.
+"""Tasks on frozen biLM representations: classification, tagging, estimators, baselines, analyses.
 
 Public names are imported on first use, so that commands print `--help` without importing torch.
 Before that, waiting threads are set to sleep soon, as in `bilm`.
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from downstream.classifier import TextClassifier as TextClassifier
     from downstream.estimators import BiLmClassifier as BiLmClassifier
     from downstream.estimators import BiLmVectorizer as BiLmVectorizer
+    from downstream.predictors.tagger import RoleLabeler as RoleLabeler
+    from downstream.predictors.tagger import Tagger as Tagger
     from downstream.texts.labelled import LabelledTexts as LabelledTexts
     from downstream.texts.labelled import read_labelled as read_labelled
 
@@ -20,6 +22,8 @@ _MODULES = {
     "BiLmClassifier": "downstream.estimators",
     "BiLmVectorizer": "downstream.estimators",
     "LabelledTexts": "downstream.texts.labelled",
+    "RoleLabeler": "downstream.predictors.tagger",
+    "Tagger": "downstream.predictors.tagger",
     "TextClassifier": "downstream.classifier",
     "read_labelled": "downstream.texts.labelled",
 }
@@ -28,6 +32,8 @@ __all__ = [
     "BiLmClassifier",
     "BiLmVectorizer",
     "LabelledTexts",
+    "RoleLabeler",
+    "Tagger",
     "TextClassifier",
     "read_labelled",
 ]

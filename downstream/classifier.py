@@ -16,22 +16,14 @@ import torch
 
 from bilm.embedding.embedder import Embedder
 from bilm.embedding.sentence_batches import windows
-from bilm.errors import CheckpointError, CorpusError
+from bilm.errors import CorpusError
 from bilm.model.precision import Precision
-from bilm.pretrained.digests import model_digest
-from bilm.pretrained.locations import locate
-from bilm.pretrained.model_directory import PretrainedBiLm
-from downstream.features.batches import (
-    FeatureShape,
-    PooledSource,
-    Source,
-    WordTexts,
-    pool_vectors,
-)
+from downstream.features.batches import PooledSource, Source, WordTexts, pool_vectors
 from downstream.features.texts_to_layers import pooled_layers, stream_words, tokenize
-from downstream.features.word_vectors import WordVectors, vectors_digest
+from downstream.features.word_vectors import WordVectors
 from downstream.heads.saved_head import Description, load_model
 from downstream.heads.text_model import TextModel
+from downstream.predictors.loading import Places, open_inputs
 from downstream.settings.progress import Progress
 from downstream.training.fit import predict_probabilities
 
@@ -82,23 +74,11 @@ class TextClassifier:
         """
         directory = Path(directory)
         description = Description.read(directory)
-        bilm_name = str(model if model is not None else description.bilm.path)
-        if not locate(bilm_name).path.exists():
-            raise CheckpointError(
-                f"the biLM of {directory} is not at {bilm_name}; pass its path (--model)"
-            )
-        pretrained = PretrainedBiLm.open(bilm_name)
-        embedder = Embedder(pretrained, device=device, precision=precision)
-        description.bilm.check("biLM", Path(bilm_name), model_digest(embedder.pretrained))
-        table = None
-        if description.vectors is not None:
-            path = Path(vectors if vectors is not None else description.vectors.path)
-            description.vectors.check("file of word vectors", path, vectors_digest(path))
-            table = WordVectors.read(path)
-        vector_dim = 0 if table is None else table.dim
-        shape = FeatureShape(embedder.num_layers, embedder.dim, vector_dim)
-        description.check_shape(shape, directory)
-        return cls(description, load_model(description, directory), embedder, table)
+        places = Places(model, vectors, device, precision)
+        opened = open_inputs(description, directory, places)
+        assert opened.embedder is not None  # a classifier has a biLM
+        weights = load_model(description, directory)
+        return cls(description, weights, opened.embedder, opened.vectors)
 
     def predict(self, texts: Sequence[str]) -> list[str]:
         """Return the most probable class of each text."""

@@ -32,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def classify(settings: Settings, progress: bool | None = None) -> str:
     """Run the experiment, write the report, and return the summary."""
     # torch is imported here, so that --help and errors in the settings appear immediately.
+    from downstream.reports.classification import classification_page
     from downstream.reports.pages import check_free
     from downstream.reports.report import FORMAT, summary_table, write_report
     from downstream.tasks.classification import read_task
@@ -47,7 +48,7 @@ def classify(settings: Settings, progress: bool | None = None) -> str:
         tuned = finetune(settings, task)
         model, finetuned = tuned.model, tuned.as_json()
     results = run(settings, task, model, progress)
-    write_report(results, settings, finetuned)
+    write_report(results, settings, classification_page(results, settings), finetuned)
     best = results.chosen().outcome
     test = best.scores["test"]
     return (

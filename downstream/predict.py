@@ -1,7 +1,12 @@
-"""Classify a file of texts: `python -m downstream.predict --classifier DIR --input F --output P`
+"""Predict with a trained head: `python -m downstream.predict --head DIR --input F --output P`
 
-The output, .csv or .jsonl, has one row per text, in the order of the input: the class, its
-probability, and the probability of each class.
+The head is one of `downstream.classify`, `downstream.tag` or `downstream.srl`. The output has one
+record per text, in the order of the input: for a classifier, a row of a .csv or .jsonl file with
+the class, its probability, and the probability of each class; for a tagger, a line of a .jsonl file
+with the words, their tags and the spans, or a .tsv file of words and tags; for semantic roles, a
+line of a .jsonl file with the predicates and their arguments. Words and spans have character
+offsets. `--input -` reads one text per line from standard input until its end, and `--output -`
+writes .jsonl to standard output.
 """
 
 from __future__ import annotations
@@ -10,12 +15,14 @@ import argparse
 import csv
 import io
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from bilm.distributed.process import share_cores
-from bilm.errors import ConfigError, OutputError, run_command
+from bilm.errors import ConfigError, CorpusError, OutputError, run_command
 from bilm.files.writing import atomic_file, disk_full_message, is_disk_full
 from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
@@ -28,34 +35,101 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from downstream.predictors.loading import Places
+
+STANDARD = Path("-")  # standard input or output
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Read the texts, classify them, and write the predictions."""
+    """Read the texts, predict, and write the predictions."""
     arguments = _parse(argv)
-    if arguments.output.suffix not in (".csv", ".jsonl"):
-        raise ConfigError(f"--output is {arguments.output}; its name must end in .csv or .jsonl")
-    if arguments.output.is_dir():
-        raise ConfigError(f"--output is {arguments.output}, a directory; pass a file path")
-    check_writable(arguments.output)
-    texts = read_texts(
+    is_tagger = (arguments.head / "tagger.json").exists()
+    _check_output(arguments.output, (".jsonl", ".tsv") if is_tagger else (".csv", ".jsonl"))
+    texts = _read_texts(arguments)
+    share_cores()
+    # torch is imported here, so that --help and errors in the input appear immediately.
+    from downstream.predictors.loading import Places
+
+    places = Places(arguments.model, arguments.vectors, arguments.device, arguments.precision)
+    suffix = ".jsonl" if arguments.output == STANDARD else arguments.output.suffix
+    if is_tagger:
+        text = _tag(arguments.head, places, texts, suffix)
+    else:
+        text = _classify(arguments.head, places, texts, suffix)
+    _write(arguments.output, text)
+    return 0
+
+
+def _check_output(output: Path, suffixes: tuple[str, str]) -> None:
+    if output == STANDARD:
+        return
+    if output.suffix not in suffixes:
+        raise ConfigError(f"--output is {output}; its name must end in {' or '.join(suffixes)}")
+    if output.is_dir():
+        raise ConfigError(f"--output is {output}, a directory; pass a file path")
+    check_writable(output)
+
+
+def _read_texts(arguments: argparse.Namespace) -> tuple[str, ...]:
+    if arguments.input == STANDARD:
+        return tuple(standard_input_lines())
+    return read_texts(
         arguments.input,
         text_columns=names(arguments.text_columns),
         file_format=arguments.format,
         header=arguments.header,
     )
-    share_cores()
-    # torch is imported here, so that --help and errors in the input appear immediately.
+
+
+def standard_input_lines() -> Iterator[str]:
+    """Yield the lines of standard input; reject a line without text, and bytes that are not UTF-8.
+
+    Empty lines at the end are ignored.
+    """
+    try:
+        lines = sys.stdin.buffer.read().decode("utf-8").rstrip().splitlines()
+    except UnicodeDecodeError as e:
+        line = e.object.count(b"\n", 0, e.start) + 1
+        raise CorpusError(f"standard input, line {line} is not UTF-8; convert it") from None
+    if not lines:
+        raise CorpusError("standard input is empty; expected one text per line")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            raise CorpusError(f"standard input, line {number} is empty; remove it")
+        yield line
+
+
+def _classify(directory: Path, places: Places, texts: Sequence[str], suffix: str) -> str:
     from downstream.classifier import TextClassifier
 
-    classifier = TextClassifier.from_pretrained(
-        arguments.classifier,
-        model=arguments.model,
-        vectors=arguments.vectors,
-        device=arguments.device,
-        precision=arguments.precision,
+    classifier = TextClassifier.from_pretrained(directory, **asdict(places))
+    return _predictions(suffix, classifier.classes, classifier.predict_proba(texts, progress=None))
+
+
+def _tag(directory: Path, places: Places, texts: Sequence[str], suffix: str) -> str:
+    from downstream.heads.tagger import TaggerDescription
+    from downstream.predictors.tagger import RoleLabeler, Tagger
+
+    if TaggerDescription.read(directory).has_predicates:
+        if suffix != ".jsonl":
+            raise ConfigError(f"--output ends in {suffix}; for semantic roles use .jsonl")
+        frames = RoleLabeler.from_pretrained(directory, **asdict(places)).predict(texts)
+        records: list[dict[str, Any]] = [
+            {"text": text, "frames": [asdict(frame) for frame in found]}
+            for text, found in zip(texts, frames, strict=True)
+        ]
+        return _json_lines(records)
+    tagged = Tagger.from_pretrained(directory, **asdict(places)).predict(texts)
+    if suffix == ".tsv":
+        sentences = ("".join(f"{w.word}\t{w.tag}\n" for w in one.words) for one in tagged)
+        return "\n".join(sentences)
+    return _json_lines(
+        [{"text": text, **asdict(one)} for text, one in zip(texts, tagged, strict=True)]
     )
-    _write(arguments.output, classifier.classes, classifier.predict_proba(texts, progress=None))
-    return 0
+
+
+def _json_lines(records: Sequence[dict[str, Any]]) -> str:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -64,9 +138,26 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--classifier", type=Path, required=True, help="output directory of downstream.classify")
-    add("--input", type=Path, required=True, help=".csv, .tsv, .jsonl, .json, .txt or .parquet")
-    add("--output", type=Path, required=True, help="file of predictions, .csv or .jsonl")
+    add(
+        "--head",
+        "--classifier",
+        type=Path,
+        required=True,
+        help="output directory of downstream.classify, downstream.tag or downstream.srl",
+    )
+    add(
+        "--input",
+        type=Path,
+        required=True,
+        help=".csv, .tsv, .jsonl, .json, .txt or .parquet, or - for standard input",
+    )
+    add(
+        "--output",
+        type=Path,
+        required=True,
+        help="file of predictions: .csv (classifiers), .tsv (taggers) or .jsonl, or - for standard "
+        "output",
+    )
     add(
         "--text-columns",
         default="text",
@@ -90,8 +181,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _write(path: Path, classes: Sequence[str], probabilities: npt.NDArray[np.float32]) -> None:
-    text = _predictions(path.suffix, classes, probabilities)
+def _write(path: Path, text: str) -> None:
+    if path == STANDARD:
+        sys.stdout.write(text)
+        return
     try:
         with atomic_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="")

@@ -92,8 +92,8 @@ _USE = (
 )
 
 _LIMITS = (
-    "It was trained on two CPU cores within about two hours. The published ELMo is 8 times as "
-    "large, and it was trained on 20 times as many words for 10 epochs.",
+    "It was trained on two CPU cores for little more than an hour, and has read 22 million words. "
+    "The published ELMo is 15 times as large without its softmax, and has read 350 times as many.",
     "More than half of the text consists of books from before 1930, and more than a quarter of "
     "software documentation. News, conversation and social media are missing, and so are names and "
     "events of recent years. Views of past centuries on gender, race and religion are part of it.",

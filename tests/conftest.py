@@ -32,6 +32,8 @@ SLOW_FILES = (
     "launch/test_plan.py",
     "bilm/model/test_own_processes.py",
     "launch/test_commands.py",
+    "examples/test_examples.py",
+    "bilm/embedding/test_elmo_module.py",
     "launch/test_elastic.py",
     "launch/test_numbers_of_ranks.py",
     "downstream/test_second_device.py",

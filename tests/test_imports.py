@@ -46,6 +46,7 @@ LADDERS = {
         "tasks",
         "training",
         "reports",
+        "predictors",
         "classifier",
         "estimators",
         "baselines",

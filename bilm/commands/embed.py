@@ -38,6 +38,7 @@ from bilm.distributed.process import rank_numbers, share_cores
 from bilm.embedding.shared_dump import SingleProcess, open_shared_dump
 from bilm.errors import ConfigError, CorpusError, run_command
 from bilm.model.devices import choose_device
+from bilm.pretrained.locations import locate
 from bilm.text.lines import require_decompressor
 from bilm.text.records import TextInput
 from bilm.text.tables import format_of
@@ -117,6 +118,8 @@ def _text_input(arguments: Arguments) -> TextInput:
 def _open(arguments: Arguments) -> _Job:
     """Check the command line, and read the model."""
     text = _text_input(arguments)
+    if arguments.model is not None:
+        locate(arguments.model)  # download it, or report a missing package
     # These imports load torch; they are here so that --help and errors in the input are fast.
     from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder
     from bilm.pretrained.digests import model_digest

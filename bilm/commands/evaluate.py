@@ -23,6 +23,7 @@ from bilm.distributed.process import rank_numbers, share_cores
 from bilm.errors import CheckpointError, ConfigError, CorpusError, run_command
 from bilm.model.devices import AUTO, DEVICE_HELP, choose_device
 from bilm.model.precision import PRECISION_HELP, Precision
+from bilm.pretrained.locations import locate
 
 if TYPE_CHECKING:
     from bilm.corpus.reader import Corpus
@@ -55,6 +56,7 @@ def main() -> int:
     if options.max_words is not None and options.max_words < 1:
         raise ConfigError(f"--max-words is {options.max_words}; it must be at least 1")
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    locate(options.model)  # download it, or report a missing package
     adopt_launcher()
     check_port()
     share_cores()

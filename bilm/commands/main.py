@@ -47,7 +47,9 @@ COMMANDS = {
     "data inspect": Command("data_tools.inspect_corpus", "describe and verify a corpus"),
     "data generate-demo": Command("data_tools.generate_demo", "generate the text of the demo"),
     "tasks classify": Command("downstream.classify", "train a classifier on a frozen biLM"),
-    "tasks predict": Command("downstream.predict", "classify a file of texts"),
+    "tasks tag": Command("downstream.tag", "train a tagger on a frozen biLM"),
+    "tasks srl": Command("downstream.srl", "train a semantic role labeler on a frozen biLM"),
+    "tasks predict": Command("downstream.predict", "predict with a trained head"),
     "tasks baselines": Command("downstream.baselines.__main__", "train and score baselines"),
     "tasks layers": Command("downstream.analyses.layers", "compare all layers with single ones"),
     "tasks penalty": Command("downstream.analyses.penalty", "compare penalties on the mix"),
@@ -62,7 +64,7 @@ COMMANDS = {
 
 GROUPS = {
     "data": "build and inspect corpora",
-    "tasks": "classify texts and analyze models",
+    "tasks": "train and use classifiers and taggers, and analyze models",
 }
 
 

@@ -12,7 +12,7 @@ from bilm.pretrained.checksums import verify_checksums
 
 # The SHA-256 of the checksums of each model.
 MODELS = {
-    "english-small": "6d34b74f5f59f6ef1881dd5ca869ebdeb86016085b12eb6483c67742f854d41e",
+    "english-small": "2619eee33e143e3584fba6313a8231d3eb6434f9c39ccb24379bddcf06da5add",
 }
 
 _PACKAGE = Path(__file__).resolve().parents[1]

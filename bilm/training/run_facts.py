@@ -16,8 +16,13 @@ from bilm.training.environment import Environment, read_environment
 from bilm.training.run_directory import CONFIG_FILE
 
 
-def facts_of_run(run: Path, which: str) -> TrainingFacts:
-    """Return the facts about the "best" model of a run, or about that of its last logged step."""
+def facts_of_run(run: Path, which: str) -> TrainingFacts | None:
+    """Return the facts about the "best" model of a run, or about that of its last logged step.
+
+    A directory with only a model has none.
+    """
+    if not all((run / name).is_file() for name in (CONFIG_FILE, METRICS_FILE)):
+        return None
     config = load_config(run / CONFIG_FILE)
     events = _read_events(run / METRICS_FILE)
     evaluations = [event for event in events if event["event"] == "heldout"]

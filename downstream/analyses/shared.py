@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from downstream.reports.pages import percent
 from downstream.settings.sections import Settings
-from downstream.tasks.scores import mean_and_spread
+from downstream.tasks.scores import Scores, mean_and_spread
 
 if TYPE_CHECKING:
     from downstream.training.experiment import Outcome
@@ -65,7 +65,7 @@ def with_section(settings: Settings, section: str, **changes: Any) -> Settings:
     return settings.model_copy(update={section: changed})
 
 
-def head_figures(outcomes: Sequence[Outcome]) -> HeadFigures:
+def head_figures(outcomes: Sequence[Outcome[Scores]]) -> HeadFigures:
     """Summarize heads that differ only in their seed.
 
     The shares and gamma are those of the mix at the input, or at the output if there is none.

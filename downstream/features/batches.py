@@ -6,8 +6,8 @@ both), so that mixing layers and adding word vectors is the same code for all he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from bilm.model.devices import copy_to_device
 from downstream.features.mapped_rows import MappedRows
+from downstream.features.plain_words import PlainWords, WordFile
 from downstream.features.store import Store
 from downstream.features.texts_to_layers import WordLayers, pool_words, poolings_of
 from downstream.features.word_vectors import Table
@@ -42,12 +43,14 @@ class Batch:
     """Layers (layers, texts, words, dim), word vectors (texts, words, width), and a mask.
 
     `mask` (texts, words) marks words, as opposed to padding; it is None if there is no padding.
-    Sources return batches in host memory, with layers of the type of the source.
+    `extras` are further inputs of some heads by name, such as character ids. Sources return batches
+    in host memory, with layers of the type of the source.
     """
 
     layers: Tensor
     vectors: Tensor | None
     mask: Tensor | None
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on `device`, with float32 layers; they are copied as they are stored."""
@@ -55,7 +58,8 @@ class Batch:
             None if tensor is None else copy_to_device(tensor, device)
             for tensor in (self.vectors, self.mask)
         )
-        return Batch(copy_to_device(self.layers, device).float(), vectors, mask)
+        extras = {name: copy_to_device(tensor, device) for name, tensor in self.extras.items()}
+        return Batch(copy_to_device(self.layers, device).float(), vectors, mask, extras)
 
 
 class Source(Protocol):
@@ -71,12 +75,27 @@ class Source(Protocol):
         """Return the texts at `indices`."""
 
 
+class Targets(Protocol):
+    """The targets of examples that have more than one label each, such as tag sequences."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Ids) -> Tensor:
+        """Return the targets of the examples at `indices`, in host memory."""
+
+
 @dataclass(frozen=True)
 class Examples:
-    """Texts and their labels."""
+    """Texts and their targets: one label per text, or `Targets`."""
 
     source: Source
-    labels: Ids
+    labels: Ids | Targets
+
+    def targets(self, indices: Ids) -> Tensor:
+        """Return the targets of the texts at `indices`, in host memory."""
+        if isinstance(self.labels, np.ndarray):
+            return torch.from_numpy(self.labels[indices])
+        return self.labels.batch(indices)
 
 
 class PooledSource:
@@ -105,9 +124,9 @@ class PooledSource:
 
 
 class WordSource:
-    """The layers of every word, from a store."""
+    """The layers of every word, from a store, or words without layers."""
 
-    def __init__(self, store: Store, table: Table | None) -> None:
+    def __init__(self, store: WordFile, table: Table | None) -> None:
         self._store = store
         self._table = table
 
@@ -123,7 +142,7 @@ class WordSource:
         vectors = None
         if self._table is not None:
             vectors = [self._table[self._store.word_ids[places]] for places in words]
-        return word_batch([self._store.rows[places] for places in words], vectors)
+        return word_batch([self._store.layers_of(places) for places in words], vectors)
 
 
 class WordTexts:
@@ -161,9 +180,11 @@ class Subset:
         return self._source.batch(self._indices[indices])
 
 
-def make_source(store: Store, head: str, table: Table | None) -> PooledSource | WordSource:
+def make_source(
+    store: Store | PlainWords, head: str, table: Table | None
+) -> PooledSource | WordSource:
     """Return the source that a head reads; `table` has a vector for each of the store's types."""
-    if store.kind == "words":
+    if isinstance(store, PlainWords) or store.kind == "words":
         return WordSource(store, table)
     vectors = None
     if table is not None:

@@ -13,7 +13,7 @@ megabytes of the map while reading.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ from downstream.features.store_format import (
 )
 from downstream.features.store_size import StoreSize, check_space
 from downstream.features.store_writer import StorePass, write_stores
-from downstream.features.texts_to_layers import TextReading, tokenize
+from downstream.features.texts_to_layers import TextReading, Texts, tokenize
 from downstream.settings.progress import Progress
 
 _MAX_SMALL_FILE_BYTES = 1 << 30  # the limit for all files but the layers
@@ -71,6 +71,10 @@ class Store:
         """Return the range of a text's words among the words of all texts."""
         return slice(int(self.offsets[text]), int(self.offsets[text + 1]))
 
+    def layers_of(self, places: slice) -> npt.NDArray[Any]:
+        """Return the layers (words, layers, dim) of a range of words, from a `words` store."""
+        return self.rows[places]
+
     def _check(self, num_words: int) -> None:
         """Check that offsets, word ids and types agree."""
         offsets, ids = self.offsets, self.word_ids
@@ -92,7 +96,7 @@ def open_stores(
     cache: Path,
     kind: Kind,
     embedder: Embedder,
-    files: Mapping[str, Sequence[str]],
+    files: Mapping[str, Texts],
     reading: TextReading = TextReading(),  # noqa: B008
     progress: bool | None = None,
 ) -> dict[str, Store]:

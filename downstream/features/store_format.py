@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +17,7 @@ from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
 from bilm.model.precision import Precision
 from bilm.pretrained.digests import model_digest
-from downstream.features.texts_to_layers import TextReading
+from downstream.features.texts_to_layers import TextReading, Texts
 from downstream.texts.labelled import digest_of
 
 Kind = Literal["pooled", "words"]
@@ -62,7 +61,7 @@ class StoreKey:
     precision: Precision = "float32"  # of the biLM
 
     @classmethod
-    def of(cls, embedder: Embedder, texts: Sequence[str], reading: TextReading) -> StoreKey:
+    def of(cls, embedder: Embedder, texts: Texts, reading: TextReading) -> StoreKey:
         """Return the key of the representations of `texts`."""
         digest = model_digest(embedder.pretrained)
         return cls(digest, digest_of(texts), len(texts), reading, embedder.precision)

@@ -23,7 +23,11 @@ from downstream.settings.sections import DEFAULT_MAX_WORDS
 WordLayers = npt.NDArray[np.float32]  # (words, layers, dim) of one text
 PooledLayers = npt.NDArray[np.float32]  # (poolings, layers, dim) of one text
 
+Texts = Sequence[str] | Sequence[Sequence[str]]  # raw texts, or the words of each text
+
 POOLINGS = ("mean", "max")
+
+UNLIMITED_WORDS = 2**31 - 1
 
 _POOLINGS_OF_HEADS = {"mean": ("mean",), "max": ("max",), "mean_max": ("mean", "max")}
 
@@ -38,11 +42,14 @@ class TextReading:
 
 def tokenize(
     pretrained: PretrainedBiLm,
-    texts: Sequence[str],
+    texts: Texts,
     reading: TextReading,
     progress: Progress = Progress("tokenizing", False),  # noqa: B008
 ) -> list[list[str]]:
-    """Return the first `reading.max_words` words of each text; raise CorpusError if it has none."""
+    """Return the first `reading.max_words` words of each text; raise CorpusError if it has none.
+
+    A text that is a list of words is not tokenized.
+    """
     if reading.tokenized:
         split: Callable[[str], list[str]] = str.split
     else:
@@ -50,7 +57,7 @@ def tokenize(
         split = require_tokenizer(pretrained.tokenizer, remedy).tokenize
     result: list[list[str]] = []
     for text in progress.bar("texts", items=texts, total=len(texts)):
-        words = split(text)[: reading.max_words]
+        words = (split(text) if isinstance(text, str) else list(text))[: reading.max_words]
         if not words:
             raise CorpusError(f"text {len(result) + 1} ({text[:60]!r}) has no words; remove it")
         result.append(words)

@@ -7,8 +7,6 @@ a mix of the layers' maxima, which is not the maximum of the mix.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -17,7 +15,7 @@ from torch.nn import functional as F
 
 from downstream.features.batches import Batch, FeatureShape, Ids
 from downstream.heads.encoders import AttentionHead, PooledHead, RecurrentHead
-from downstream.heads.mixes import Mix, WeightedMix, make_mix
+from downstream.heads.head import Evaluation, MixedModel
 from downstream.settings.mix_kinds import MixKind
 from downstream.settings.sections import HeadSettings, MixSettings
 
@@ -25,18 +23,8 @@ Probabilities = npt.NDArray[np.float32]  # (texts, classes)
 
 _MIN_PROBABILITY = 1e-12
 
-_MIX_PLACES = {"input": ("input",), "output": ("output",), "both": ("input", "output")}
 
-
-@dataclass(frozen=True)
-class Evaluation:
-    """The mean loss and the accuracy on some texts."""
-
-    loss: float
-    accuracy: float
-
-
-class TextModel(nn.Module):
+class TextModel(MixedModel):
     """The mixes and the head: everything that is trained."""
 
     def __init__(
@@ -48,12 +36,8 @@ class TextModel(nn.Module):
         num_classes: int,
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        self.mixes = nn.ModuleDict()
-        if kind.name != "none":
-            for i, place in enumerate(_MIX_PLACES[head.elmo_at]):
-                self.mixes[place] = make_mix(kind, shape, mix, seed + i)
-        widths = {place: int(mix.out_dim) for place, mix in self._mixes()}
+        super().__init__(kind, mix, head.elmo_at, shape, seed)
+        widths = self.widths()
         input_dim = shape.vector_dim + widths.get("input", 0)
         self.head: nn.Module
         if shape.num_poolings:
@@ -77,7 +61,7 @@ class TextModel(nn.Module):
 
     def _inputs(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return the input of the head, and the mix that joins its outputs, if there is one."""
-        mixed = {place: mix(batch.layers, batch.mask) for place, mix in self._mixes()}
+        mixed = self.mixed(batch)
         parts = [part for part in (batch.vectors, mixed.get("input")) if part is not None]
         return torch.cat(parts, dim=-1), mixed.get("output")
 
@@ -89,7 +73,7 @@ class TextModel(nn.Module):
         """Return the number of texts whose highest score is that of their label, as a tensor."""
         return (scores.argmax(dim=1) == labels).sum()
 
-    def decode(self, scores: Tensor) -> Probabilities:
+    def decode(self, scores: Tensor, labels: Tensor | None = None) -> Probabilities:
         """Return the probability of each class (texts, classes)."""
         probabilities: Probabilities = scores.softmax(dim=1).cpu().numpy()
         return probabilities
@@ -101,23 +85,3 @@ class TextModel(nn.Module):
             loss=float(-np.log(np.maximum(chosen, _MIN_PROBABILITY)).mean()),
             accuracy=float((probabilities.argmax(axis=1) == labels).mean()),
         )
-
-    def regularization(self) -> Tensor:
-        """Return the term that the mixes add to the loss."""
-        return sum((mix.regularization() for _, mix in self._mixes()), torch.zeros(()))
-
-    def mix_parameters(self) -> list[nn.Parameter]:
-        """Return the trained weights and gammas of the mixes."""
-        weighted = [mix for _, mix in self._mixes() if isinstance(mix, WeightedMix)]
-        return [p for mix in weighted for p in mix.parameters() if p.requires_grad]
-
-    def shares(self) -> dict[str, list[float]]:
-        """Return the shares of the layers in each mix."""
-        return {place: mix.shares() for place, mix in self._mixes()}
-
-    def scales(self) -> dict[str, float]:
-        """Return gamma of each mix."""
-        return {place: mix.scale() for place, mix in self._mixes()}
-
-    def _mixes(self) -> list[tuple[str, Mix]]:
-        return [(place, mix) for place, mix in self.mixes.items() if isinstance(mix, Mix)]

@@ -38,10 +38,13 @@ def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path
     save_figure(figure, path)
 
 
-def plot_curves(histories: dict[str, list[History]], path: Path) -> None:
+def plot_curves(
+    histories: dict[str, list[History]], path: Path, loss: str = "cross-entropy", score: str = ""
+) -> None:
     """Draw loss and accuracy by epoch, with one color per mix and one line per seed.
 
-    Training is dashed, validation is solid, and a dot marks the best epoch.
+    Training is dashed, validation is solid, and a dot marks the best epoch. If the validation score
+    is not the accuracy, `score` is its name.
     """
     figure, (left, right) = new_figure(1, 2, width=5.0, height=3.8)
     for i, (name, seeds) in enumerate(histories.items()):
@@ -54,8 +57,8 @@ def plot_curves(histories: dict[str, list[History]], path: Path) -> None:
             right.plot(epochs, history.validation_accuracy, color=color, linewidth=1.2, label=label)
             best = history.best_epoch
             right.plot([best], [history.validation_accuracy[best - 1]], "o", color=color, ms=4)
-    left.set_ylabel("cross-entropy")
-    right.set_ylabel("accuracy")
+    left.set_ylabel(loss)
+    right.set_ylabel(f"accuracy (dashed), {score}" if score else "accuracy")
     for axis in (left, right):
         axis.set_xlabel("epoch")
         axis.grid(alpha=0.3)

@@ -1,60 +1,96 @@
-"""The report of `downstream.classify`: results, a page, plots, a model card and the classifier."""
+"""The report of a task: results, a page, plots, a model card and the trained head.
+
+What depends on the task is a `TaskPage`; everything else is the same for all tasks.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CheckpointError
 from bilm.files.writing import atomic_directory, write_text
-from downstream.heads.saved_head import save_classifier
+from downstream.heads.saved_head import save_head
 from downstream.reports.pages import RESULTS_FILE, markdown_table, percent
-from downstream.reports.plots import plot_confusion, plot_curves, plot_shares
-from downstream.settings.sections import Settings
-from downstream.tasks.classification import SPLITS
+from downstream.reports.plots import plot_curves, plot_shares
+from downstream.settings.common import TaskSettings
+from downstream.tasks.splits import SPLITS
 from downstream.training.experiment import Outcome, Results, spread_of
 
 FORMAT = "bilm-report"
 
-_FIGURES = {
-    "accuracy": "accuracy",
-    "macro_f1": "macro F1",
-    "macro_precision": "precision",
-    "macro_recall": "recall",
-}
+
+class Column(NamedTuple):
+    """A column of the comparison of mixes: a score of a split, and its heading."""
+
+    split: str
+    figure: str
+    heading: str
+
+
+@dataclass(frozen=True)
+class TaskPage:
+    """The parts of a report that depend on the task."""
+
+    title: str
+    introduction: str
+    comparison: str  # the paragraph before the comparison of mixes
+    columns: Sequence[Column]  # of the comparison of mixes
+    figures: Mapping[str, str]  # the scores in tables, and their headings
+    selection: str  # the sentence about how the best head was selected
+    details: Sequence[str]  # paragraphs about the best head
+    card: Sequence[str]  # paragraphs of the model card
+    tree: Mapping[str, Any]  # fields of results.json
+    pictures: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)  # by file name
+    files: Mapping[str, str] = field(default_factory=dict)  # further text files
+    loss: str = "cross-entropy"  # the name of the loss in plots
+    score: str = ""  # the name of the main score in plots, if it is not the accuracy
+
+
+CLASSIFICATION_COLUMNS = (
+    Column("validation", "accuracy", "validation"),
+    Column("test", "accuracy", "test"),
+    Column("test", "macro_f1", "macro F1"),
+)
 
 
 def write_report(
-    results: Results, settings: Settings, finetuned: dict[str, Any] | None = None
+    results: Results[Any],
+    settings: TaskSettings,
+    page: TaskPage,
+    finetuned: dict[str, Any] | None = None,
 ) -> None:
     """Write all files of the report, atomically."""
     chosen = results.chosen()
-    best = chosen.outcome
     with atomic_directory(Path(settings.output), CheckpointError, settings.overwrite) as directory:
-        tree = _results_tree(results, settings, finetuned)
+        tree = _results_tree(results, settings, page, finetuned)
         write_text(directory / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
-        plot_confusion(best.scores, results.task.classes, directory / "confusion.png")
+        for name, draw in page.pictures.items():
+            draw(directory / name)
         plot_curves(
             {mix: [o.history for o in outcomes] for mix, outcomes in results.by_mix().items()},
             directory / "curves.png",
+            page.loss,
+            page.score,
         )
         if shares := _labelled_shares(results):
             plot_shares(shares, directory / "mix.png")
-        write_text(directory / "report.md", _page(results, settings, best, finetuned))
-        write_text(directory / "model_card.md", _card(results, settings, best))
-        save_classifier(chosen.description, chosen.model, directory)
+        write_text(directory / "report.md", _page(results, settings, page, finetuned))
+        write_text(directory / "model_card.md", "\n\n".join(page.card) + "\n")
+        for name, text in page.files.items():
+            write_text(directory / name, text)
+        save_head(chosen.description, chosen.model, directory)
 
 
-def summary_table(results: Results) -> str:
-    """Return a table with a row per mix: accuracies with their spread, layer weights, gamma."""
-    rows = [["mix", "validation", "test", "macro F1", "layers", "gamma"]]
-    columns = (("validation", "accuracy"), ("test", "accuracy"), ("test", "macro_f1"))
+def summary_table(results: Results[Any], columns: Sequence[Column] = CLASSIFICATION_COLUMNS) -> str:
+    """Return a table with a row per mix: scores with their spread, layer weights, gamma."""
+    rows = [["mix", *(column.heading for column in columns), "layers", "gamma"]]
     for mix, outcomes in results.by_mix().items():
-        figures = [_percent(outcomes, split, figure) for split, figure in columns]
+        figures = [_percent(outcomes, split, figure) for split, figure, _ in columns]
         layers = "; ".join(
             " ".join(f"{share:.2f}" for share in shares)
             for shares in _mean_shares(outcomes).values()
@@ -67,20 +103,34 @@ def summary_table(results: Results) -> str:
     return markdown_table(rows)
 
 
+def class_table(rows: Mapping[str, Any], heading: str, unit: str) -> str:
+    """Return a table of precision, recall, F1 and support by class or type."""
+    table = [[heading, "precision", "recall", "F1", unit]]
+    for name, scores in rows.items():
+        figures = [f"{100 * x:.2f}" for x in (scores.precision, scores.recall, scores.f1)]
+        table.append([name, *figures, f"{scores.support:,}"])
+    return markdown_table(table)
+
+
 def _results_tree(
-    results: Results, settings: Settings, finetuned: dict[str, Any] | None
+    results: Results[Any],
+    settings: TaskSettings,
+    page: TaskPage,
+    finetuned: dict[str, Any] | None,
 ) -> dict[str, Any]:
     chosen = results.chosen()
+    bilm = chosen.description.bilm
     return {
         "format": FORMAT,
         "version": 1,
         "settings": settings.model_dump(mode="json"),
-        "bilm": chosen.description.bilm.model_dump(mode="json"),
-        "classes": list(results.task.classes),
-        "texts": {split: len(results.task.splits[split]) for split in SPLITS},
+        "bilm": None if bilm is None else bilm.model_dump(mode="json"),
+        **page.tree,
         "finetuned": finetuned,
         "known_word_types": results.known_words,
-        "summary": {mix: _summary(outcomes) for mix, outcomes in results.by_mix().items()},
+        "summary": {
+            mix: _summary(outcomes, page.figures) for mix, outcomes in results.by_mix().items()
+        },
         "best": {"mix": chosen.outcome.mix, "seed": chosen.outcome.seed},
         "outcomes": [asdict(outcome) for outcome in results.outcomes],
         "seconds": results.seconds,
@@ -88,18 +138,20 @@ def _results_tree(
     }
 
 
-def _summary(outcomes: list[Outcome]) -> dict[str, dict[str, dict[str, float]]]:
+def _summary(
+    outcomes: list[Outcome[Any]], figures: Mapping[str, str]
+) -> dict[str, dict[str, dict[str, float]]]:
     """Return the mean and standard deviation over seeds, by split and score."""
     summary: dict[str, dict[str, dict[str, float]]] = {}
     for split in SPLITS:
         summary[split] = {}
-        for figure in _FIGURES:
+        for figure in figures:
             mean, std = spread_of(outcomes, split, figure)
             summary[split][figure] = {"mean": mean, "std": std}
     return summary
 
 
-def _mean_shares(outcomes: Sequence[Outcome]) -> dict[str, list[float]]:
+def _mean_shares(outcomes: Sequence[Outcome[Any]]) -> dict[str, list[float]]:
     """Return the share of each layer, averaged over seeds, for each place where a mix enters."""
     result = {}
     for place in outcomes[0].shares:
@@ -108,7 +160,7 @@ def _mean_shares(outcomes: Sequence[Outcome]) -> dict[str, list[float]]:
     return result
 
 
-def _labelled_shares(results: Results) -> dict[str, list[float]]:
+def _labelled_shares(results: Results[Any]) -> dict[str, list[float]]:
     """Return the mean shares of all mixes; a mix at the output is labelled "(output)"."""
     return {
         mix if place == "input" else f"{mix} ({place})": shares
@@ -118,21 +170,18 @@ def _labelled_shares(results: Results) -> dict[str, list[float]]:
 
 
 def _page(
-    results: Results, settings: Settings, best: Outcome, finetuned: dict[str, Any] | None
+    results: Results[Any],
+    settings: TaskSettings,
+    page: TaskPage,
+    finetuned: dict[str, Any] | None,
 ) -> str:
-    task = results.task
-    sizes = ", ".join(f"{len(task.splits[split]):,} {split}" for split in SPLITS)
-    known = results.known_words
-    vectors = f"; {known:.1%} of word types have a vector" if known else ""
+    best = results.chosen().outcome
     parts = [
-        "# Text classification on a frozen biLM",
-        f"{len(task.classes)} classes; {sizes} texts. Head `{settings.head.kind}`, "
-        f"{settings.train.num_seeds} seed(s) per mix{vectors}.",
+        f"# {page.title}",
+        page.introduction,
         "## Comparison of mixes",
-        "Accuracy and macro F1 in percent (mean and standard deviation over seeds), the share of "
-        "each layer (token encoder first), and gamma. For `learned`, the share of a layer is its "
-        "share of the squared norm of the first weight matrix.",
-        summary_table(results),
+        page.comparison,
+        summary_table(results, page.columns),
     ]
     if _labelled_shares(results):
         parts.append("![layer weights](mix.png)")
@@ -145,10 +194,9 @@ def _page(
         ]
     parts += [
         f"## Best head: `{best.mix}`, seed {best.seed}",
-        "Selected by validation accuracy; this directory contains its classifier.",
-        _split_table(best),
-        "![confusion matrices](confusion.png)",
-        _class_table(best),
+        page.selection,
+        _split_table(best, page.figures),
+        *page.details,
         "## Learning curves",
         "![learning curves](curves.png)",
         "## Cost",
@@ -160,53 +208,14 @@ def _page(
     return "\n\n".join(parts) + "\n"
 
 
-def _card(results: Results, settings: Settings, best: Outcome) -> str:
-    chosen, task = results.chosen(), results.task
-    description = chosen.description
-    test = best.scores["test"]
-    num_weights = sum(p.numel() for p in chosen.model.parameters() if p.requires_grad)
-    vectors = (
-        f" and word vectors of {description.vector_dim} dimensions" if description.vectors else ""
-    )
-    files = "the biLM and the word vectors" if description.vectors else "the biLM"
-    parts = [
-        "# Model card: text classifier",
-        f"**Model.** A `{settings.head.kind}` head with {num_weights:,} weights on a frozen biLM "
-        f"with {description.num_layers} layers of {description.dim} dimensions{vectors}; the "
-        f"layers are mixed by `{best.mix}`.",
-        f"**Classes.** {', '.join(task.classes)}.",
-        f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
-        f"texts, and {len(task.splits['validation']):,} more for early stopping; seed "
-        f"{best.seed}.",
-        f"**Test data.** `{Path(settings.data.test).name}`, {len(task.splits['test']):,} texts: "
-        f"accuracy {test.accuracy:.2%}, macro F1 {test.macro_f1:.2%}.",
-        "**Use.** `downstream.TextClassifier.from_pretrained(directory).predict(texts)`, or "
-        f"`python -m downstream.predict`. The classifier needs {files} that it was trained with. "
-        "They are found by path and verified by digest; the digest of the biLM starts with "
-        f"`{description.bilm.digest[:12]}`.",
-        f"**Limits.** Every text gets one of the {len(task.classes)} classes, including a text "
-        "that belongs to none of them. Probabilities are not calibrated. Texts are truncated to "
-        f"{description.max_words} words. Biases of the training texts are reproduced.",
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _split_table(outcome: Outcome) -> str:
-    rows = [["split", *_FIGURES.values()]]
+def _split_table(outcome: Outcome[Any], figures: Mapping[str, str]) -> str:
+    rows = [["split", *figures.values()]]
     for split in SPLITS:
         scores = outcome.scores[split]
-        rows.append([split, *(f"{100 * getattr(scores, name):.2f}" for name in _FIGURES)])
+        rows.append([split, *(f"{100 * getattr(scores, name):.2f}" for name in figures)])
     return markdown_table(rows)
 
 
-def _class_table(outcome: Outcome) -> str:
-    rows = [["class (test)", "precision", "recall", "F1", "texts"]]
-    for name, scores in outcome.scores["test"].by_class.items():
-        figures = [f"{100 * x:.2f}" for x in (scores.precision, scores.recall, scores.f1)]
-        rows.append([name, *figures, f"{scores.support:,}"])
-    return markdown_table(rows)
-
-
-def _percent(outcomes: list[Outcome], split: str, figure: str) -> str:
+def _percent(outcomes: Sequence[Outcome[Any]], split: str, figure: str) -> str:
     mean, std = spread_of(outcomes, split, figure)
     return percent(mean, std if len(outcomes) > 1 else None)

@@ -14,9 +14,10 @@ from bilm.errors import ConfigError
 from bilm.extras import require
 from bilm.files.sections import parse_section
 from bilm.files.strict_json import read_json
-from downstream.settings.sections import BaselineSettings, Settings
+from downstream.settings.common import TaskSettings
+from downstream.settings.sections import Settings
 
-AnySettings = TypeVar("AnySettings", bound=BaselineSettings)
+AnySettings = TypeVar("AnySettings", bound=TaskSettings)
 
 
 def names(text: str) -> list[str]:
@@ -28,64 +29,102 @@ def _numbers(text: str) -> list[float]:
     return [float(number) for number in text.split(",")]
 
 
-class _Flag(NamedTuple):
+class Flag(NamedTuple):
+    """A flag, and the path of its setting."""
+
     flag: str
     path: str
     parse: Callable[[str], Any] | None = str  # None: a boolean flag
 
 
-_FLAGS = (
-    _Flag("--model", "model"),
-    _Flag("--train", "data.train"),
-    _Flag("--test", "data.test"),
-    _Flag("--output", "output"),
-    _Flag("--overwrite", "overwrite", None),
-    _Flag("--cache", "cache"),
-    _Flag("--device", "device"),
-    _Flag("--precision", "precision"),
-    _Flag("--validation", "data.validation"),
-    _Flag("--validation-share", "data.validation_share", float),
-    _Flag("--label-column", "data.label_column"),
-    _Flag("--text-columns", "data.text_columns", names),
-    _Flag("--format", "data.format"),
-    _Flag("--header", "data.header", None),
-    _Flag("--tokenized", "data.tokenized", None),
-    _Flag("--max-words", "data.max_words", int),
-    _Flag("--mix", "mix.kinds", names),
-    _Flag("--mix-weights", "mix.weights", _numbers),
-    _Flag("--gamma", "mix.gamma", float),
-    _Flag("--penalty", "mix.penalty", float),
-    _Flag("--layer-norm", "mix.layer_norm", None),
-    _Flag("--mix-dropout", "mix.dropout", float),
-    _Flag("--mix-dim", "mix.dim", int),
-    _Flag("--mix-learning-rate", "mix.learning_rate", float),
-    _Flag("--head", "head.kind"),
-    _Flag("--hidden-dim", "head.hidden_dim", int),
-    _Flag("--encoder-dim", "head.encoder_dim", int),
-    _Flag("--dropout", "head.dropout", float),
-    _Flag("--vectors", "head.vectors"),
-    _Flag("--unknown", "head.unknown"),
-    _Flag("--elmo-at", "head.elmo_at"),
-    _Flag("--seed", "train.seed", int),
-    _Flag("--seeds", "train.num_seeds", int),
-    _Flag("--epochs", "train.epochs", int),
-    _Flag("--patience", "train.patience", int),
-    _Flag("--batch-size", "train.batch_size", int),
-    _Flag("--learning-rate", "train.learning_rate", float),
-    _Flag("--weight-decay", "train.weight_decay", float),
-    _Flag("--finetune", "finetune.enabled", None),
-    _Flag("--finetune-epochs", "finetune.epochs", int),
-    _Flag("--finetune-learning-rate", "finetune.learning_rate", float),
-    _Flag("--finetune-batch-size", "finetune.batch_size", int),
-    _Flag("--finetune-heldout", "finetune.heldout_share", float),
+class FlagSet(NamedTuple):
+    """The flags of a command, and the settings that they belong to."""
+
+    section: type[TaskSettings]
+    flags: tuple[Flag, ...]
+
+
+# The flags of all tasks, in the order of `--help`. A task adds its own flags between them.
+OUTPUT_FLAGS = (
+    Flag("--model", "model"),
+    Flag("--train", "data.train"),
+    Flag("--test", "data.test"),
+    Flag("--output", "output"),
+    Flag("--overwrite", "overwrite", None),
+    Flag("--cache", "cache"),
+    Flag("--device", "device"),
+    Flag("--precision", "precision"),
+)
+VALIDATION_FLAGS = (
+    Flag("--validation", "data.validation"),
+    Flag("--validation-share", "data.validation_share", float),
+)
+_CLASSIFY_DATA = (
+    Flag("--label-column", "data.label_column"),
+    Flag("--text-columns", "data.text_columns", names),
+    Flag("--format", "data.format"),
+    Flag("--header", "data.header", None),
+    Flag("--tokenized", "data.tokenized", None),
+    Flag("--max-words", "data.max_words", int),
+)
+MIX_FLAGS = (
+    Flag("--mix", "mix.kinds", names),
+    Flag("--mix-weights", "mix.weights", _numbers),
+    Flag("--gamma", "mix.gamma", float),
+    Flag("--penalty", "mix.penalty", float),
+    Flag("--layer-norm", "mix.layer_norm", None),
+    Flag("--mix-dropout", "mix.dropout", float),
+    Flag("--mix-dim", "mix.dim", int),
+    Flag("--mix-learning-rate", "mix.learning_rate", float),
+)
+_CLASSIFY_HEAD = (
+    Flag("--head", "head.kind"),
+    Flag("--hidden-dim", "head.hidden_dim", int),
+    Flag("--encoder-dim", "head.encoder_dim", int),
+    Flag("--dropout", "head.dropout", float),
+)
+VECTOR_FLAGS = (
+    Flag("--vectors", "head.vectors"),
+    Flag("--unknown", "head.unknown"),
+    Flag("--elmo-at", "head.elmo_at"),
+)
+TRAINING_FLAGS = (
+    Flag("--seed", "train.seed", int),
+    Flag("--seeds", "train.num_seeds", int),
+    Flag("--epochs", "train.epochs", int),
+    Flag("--patience", "train.patience", int),
+    Flag("--batch-size", "train.batch_size", int),
+    Flag("--learning-rate", "train.learning_rate", float),
+    Flag("--weight-decay", "train.weight_decay", float),
+)
+_FINETUNE = (
+    Flag("--finetune", "finetune.enabled", None),
+    Flag("--finetune-epochs", "finetune.epochs", int),
+    Flag("--finetune-learning-rate", "finetune.learning_rate", float),
+    Flag("--finetune-batch-size", "finetune.batch_size", int),
+    Flag("--finetune-heldout", "finetune.heldout_share", float),
+)
+
+CLASSIFY_FLAGS = FlagSet(
+    Settings,
+    (
+        *OUTPUT_FLAGS,
+        *VALIDATION_FLAGS,
+        *_CLASSIFY_DATA,
+        *MIX_FLAGS,
+        *_CLASSIFY_HEAD,
+        *VECTOR_FLAGS,
+        *TRAINING_FLAGS,
+        *_FINETUNE,
+    ),
 )
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def add_flags(parser: argparse.ArgumentParser, flags: FlagSet = CLASSIFY_FLAGS) -> None:
     """Add a flag for every setting, and `--config`."""
     parser.add_argument("--config", type=Path, help="JSON file with settings; flags override it")
-    for flag, path, parse in _FLAGS:
-        field = _field(path)
+    for flag, path, parse in flags.flags:
+        field = _field(flags.section, path)
         options: dict[str, Any] = {"help": _help(field), "dest": path, "default": None}
         if parse is None:
             options["action"] = argparse.BooleanOptionalAction
@@ -96,7 +135,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, **options)
 
 
-def read_settings(arguments: argparse.Namespace, section: type[AnySettings]) -> AnySettings:
+def read_settings(
+    arguments: argparse.Namespace, section: type[AnySettings], flags: FlagSet = CLASSIFY_FLAGS
+) -> AnySettings:
     """Return the settings of `--config`, overridden by the flags, as a checked `section`."""
     tree: Any = {}
     source = "the flags"
@@ -104,7 +145,7 @@ def read_settings(arguments: argparse.Namespace, section: type[AnySettings]) -> 
         tree, source = read_json(arguments.config, ConfigError), str(arguments.config)
         if not isinstance(tree, dict):
             raise ConfigError(f"{source} contains a {type(tree).__name__}; expected a JSON object")
-    for flag, path, _ in _FLAGS:
+    for flag, path, _ in flags.flags:
         value = getattr(arguments, path)
         if value is None:
             continue
@@ -118,8 +159,7 @@ def read_settings(arguments: argparse.Namespace, section: type[AnySettings]) -> 
     return parse_section(section, tree, source)
 
 
-def _field(path: str) -> Any:
-    section: Any = Settings
+def _field(section: Any, path: str) -> Any:
     *names, key = path.split(".")
     for name in names:
         section = section.model_fields[name].annotation
@@ -139,6 +179,7 @@ def parse(
     description: str | None,
     argv: Sequence[str] | None,
     add_own: Callable[[argparse.ArgumentParser], object] | None = None,
+    flags: FlagSet = CLASSIFY_FLAGS,
 ) -> argparse.Namespace:
     """Parse the flags of all settings, `--progress`, and the flags that `add_own` adds."""
     parser = argparse.ArgumentParser(
@@ -147,7 +188,7 @@ def parse(
     )
     if add_own is not None:
         add_own(parser)
-    add_flags(parser)
+    add_flags(parser, flags)
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,

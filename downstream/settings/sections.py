@@ -6,16 +6,17 @@ and misspelled keys, wrong types and values out of range are all reported in one
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from bilm.errors import ConfigError
 from bilm.files.sections import Name, PositiveInt, Section, Share
 from bilm.text.tables import Format as Format
-from downstream.settings.compute import ComputeSettings
-from downstream.settings.mix_kinds import MIX_NAMES, MixKind
+from downstream.settings.common import MixSettings as MixSettings
+from downstream.settings.common import TaskSettings, WordVectorSettings
+from downstream.settings.common import TrainingSettings as TrainingSettings
+from downstream.settings.common import batch_size_for as batch_size_for
 
 HeadKind = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
 
@@ -30,8 +31,6 @@ DEFAULT_EPOCHS = {"pooled": 12, "words": 6}
 
 DEFAULT_MAX_WORDS = 400
 DEFAULT_VALIDATION_SHARE = 0.1
-MIN_STEPS_PER_EPOCH = 25
-MIN_BATCH_SIZE = 8
 
 
 class DataSettings(Section):
@@ -64,42 +63,7 @@ class DataSettings(Section):
     max_words: PositiveInt = Field(DEFAULT_MAX_WORDS, description="longer texts are truncated")
 
 
-class MixSettings(Section):
-    """How the layers of the biLM are combined into one vector per word."""
-
-    kinds: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
-        ("trainable",),
-        description=f"one or more of {MIX_NAMES}, separated by commas; several are compared",
-    )
-    weights: tuple[float, ...] | None = Field(
-        None, description="weights of the frozen mix before the softmax (default: random)"
-    )
-    gamma: float = Field(1.0, description="scale of the mix; the initial value if it is trained")
-    penalty: Annotated[float, Field(ge=0)] = Field(
-        1e-3, description="lambda of the penalty lambda * ||w||^2, which favors a plain average"
-    )
-    layer_norm: bool = Field(
-        False, description="normalize each layer to mean 0 and variance 1 over the batch"
-    )
-    dropout: Share = Field(0.1, description="dropout rate of the mixed vectors")
-    dim: PositiveInt | None = Field(
-        None, description="output width of the learned mix (default: the width of a layer)"
-    )
-    learning_rate: Annotated[float, Field(gt=0)] = Field(
-        1e-2, description="learning rate of the weights and gamma of the trainable mix"
-    )
-
-    @field_validator("kinds")
-    @classmethod
-    def _check_kinds(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
-        for kind in kinds:
-            MixKind.parse(kind)
-        if len(set(kinds)) < len(kinds):
-            raise ValueError(f"{', '.join(kinds)} contains a mix twice")
-        return kinds
-
-
-class HeadSettings(Section):
+class HeadSettings(WordVectorSettings):
     """The network that maps the vectors of a text's words to a class."""
 
     kind: HeadKind = Field(
@@ -114,14 +78,6 @@ class HeadSettings(Section):
         128, description="units per direction of bilstm and gru; width of attention"
     )
     dropout: Share = Field(0.3, description="dropout rate of the text's vector")
-    vectors: Name | None = Field(
-        None,
-        description="word vectors in GloVe's text format, plain or .gz, concatenated with the "
-        "mix: [x; ELMo]",
-    )
-    unknown: Literal["mean", "zero"] = Field(
-        "mean", description="vector of a word that the file of word vectors does not contain"
-    )
     elmo_at: Literal["input", "output", "both"] = Field(
         "input",
         description="concatenate a mix with the input or output of bilstm and gru, or with both",
@@ -147,39 +103,6 @@ class HeadSettings(Section):
         if self.elmo_at == "output" and self.vectors is None:
             raise ValueError("elmo_at is 'output', which needs word vectors; set vectors")
         return self
-
-
-class TrainingSettings(Section):
-    """How a head is trained."""
-
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
-        0, description="seed of the validation split, initial weights, batch order and dropout"
-    )
-    num_seeds: Annotated[int, Field(ge=1, le=100)] = Field(
-        1,
-        description="number of heads to train per mix, each with its own seed; the mean and "
-        "standard deviation are reported",
-    )
-    epochs: PositiveInt | None = Field(
-        None,
-        description="maximum number of epochs (default: 12 for mean, max and mean_max, else 6)",
-    )
-    patience: PositiveInt = Field(
-        4, description="stop after this many epochs without a better validation accuracy"
-    )
-    batch_size: Annotated[int, Field(ge=2)] | None = Field(
-        None,
-        description="texts per step (default: 512 for mean, max and mean_max, 64 for the others, "
-        "fewer for small data sets)",
-    )
-    learning_rate: Annotated[float, Field(gt=0)] | None = Field(
-        None,
-        description="peak learning rate; it decays to 0 (default: 0.003 for mean, max and "
-        "mean_max, 0.001 for the others)",
-    )
-    weight_decay: Annotated[float, Field(ge=0)] = Field(
-        0.01, description="weight decay of AdamW, applied to the head only"
-    )
 
 
 class FineTuneSettings(Section):
@@ -224,21 +147,11 @@ class HeadTraining(Section):
         return self.train.batch_size or batch_size_for(num_texts, usual)
 
 
-class BaselineSettings(ComputeSettings):
+class BaselineSettings(TaskSettings):
     """The settings of `downstream.baselines`: an experiment in which a biLM is optional."""
 
-    model: Name | None = Field(None, description="a run, a model, or its name")
-    output: Name = Field(description="directory of the report; see --overwrite")
-    overwrite: bool = Field(False, description="replace an existing report when the run is done")
-    cache: Name | None = Field(
-        None,
-        description="directory of the cached representations (default: `representations` in the "
-        "parent directory of the output)",
-    )
     data: DataSettings
-    mix: MixSettings = MixSettings()
     head: HeadSettings = HeadSettings()
-    train: TrainingSettings = TrainingSettings()
     finetune: FineTuneSettings = FineTuneSettings()
 
     @model_validator(mode="after")
@@ -264,11 +177,6 @@ class BaselineSettings(ComputeSettings):
         head = self.head.model_copy(update={"vectors": None})
         return self.model_copy(update={"head": head})
 
-    @property
-    def cache_dir(self) -> Path:
-        """The directory of the cached representations."""
-        return Path(self.cache) if self.cache else Path(self.output).parent / "representations"
-
 
 class Settings(BaselineSettings):
     """The settings of an experiment on a biLM."""
@@ -289,12 +197,3 @@ def check_mix_and_head(mix: MixSettings, head: HeadSettings) -> None:
         raise ValueError(
             f"mix.kinds contains 'none', but head.elmo_at is {head.elmo_at!r}; set it to 'input'"
         )
-
-
-def batch_size_for(num_texts: int, usual: int) -> int:
-    """Return the usual batch size, or a smaller one that gives about 25 steps per epoch.
-
-    Heads standardize their input by running statistics and train for few epochs; with one step per
-    epoch they do not converge. On 73 news texts this raised the accuracy from 26% to 68%.
-    """
-    return min(usual, max(MIN_BATCH_SIZE, num_texts // MIN_STEPS_PER_EPOCH))

@@ -1,18 +1,28 @@
-"""The classification task: its classes, and the texts and labels of its splits."""
+"""The classification task: its classes, the texts and labels of its splits, and its head.
+
+The methods import torch; reading and checking the texts does not.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bilm.errors import ConfigError, CorpusError
-from downstream.settings.sections import BaselineSettings
+from downstream.settings.sections import BaselineSettings, Settings
+from downstream.tasks.scores import Scores, score
+from downstream.tasks.splits import SPLITS as SPLITS
 from downstream.texts.labelled import Ids, LabelledTexts, read_labelled
 
-SPLITS = ("train", "validation", "test")
+if TYPE_CHECKING:
+    from downstream.features.batches import Examples
+    from downstream.heads.saved_head import Description, HeadInputs
+    from downstream.heads.text_model import Probabilities
+    from downstream.tasks.task import Features, Inputs
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,55 @@ class Task:
         """Return the texts of a split."""
         texts = self.files[self.splits[split].file].texts
         return [texts[i] for i in self.splits[split].places]
+
+    def inputs(self, settings: Settings) -> Inputs:
+        """Return the texts of all files."""
+        from downstream.features.texts_to_layers import TextReading
+        from downstream.tasks.task import Inputs
+
+        texts = {name: file.texts for name, file in self.files.items()}
+        reading = TextReading(settings.data.tokenized, settings.data.max_words)
+        return Inputs(texts, reading, settings.head.mode)
+
+    def examples(self, settings: Settings, features: Features) -> dict[str, Examples]:
+        """Return the texts and labels of each split."""
+        from downstream.features.batches import Examples, Subset, make_source
+
+        sources = {
+            name: make_source(file, settings.head.kind, features.tables.get(name))
+            for name, file in features.files.items()
+        }
+        return {
+            name: Examples(Subset(sources[split.file], split.places), split.labels)
+            for name, split in self.splits.items()
+        }
+
+    def describe(self, settings: Settings, inputs: HeadInputs) -> Description:
+        """Return the description of a classifier."""
+        from downstream.heads.saved_head import Description
+
+        if inputs.bilm is None:
+            raise ConfigError("classification needs a biLM; set --model")
+        return Description(
+            format="bilm-classifier",
+            version=1,
+            bilm=inputs.bilm,
+            vectors=inputs.vectors,
+            vector_dim=inputs.shape.vector_dim,
+            classes=self.classes,
+            mix_kind=inputs.mix_kind,
+            mix=settings.mix,
+            head=settings.head,
+            num_layers=inputs.shape.num_layers,
+            dim=inputs.shape.dim,
+            tokenized=settings.data.tokenized,
+            max_words=settings.data.max_words,
+            seed=inputs.seed,
+        )
+
+    def score(self, labels: Ids, probabilities: Probabilities) -> Scores:
+        """Compare the most probable classes with the labels."""
+        return score(labels, probabilities.argmax(axis=1), self.classes)
 
 
 def read_task(settings: BaselineSettings) -> Task:

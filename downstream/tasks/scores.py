@@ -38,6 +38,11 @@ class Scores:
     by_class: dict[str, ClassScores]
     confusion: tuple[tuple[int, ...], ...]
 
+    @property
+    def main(self) -> float:
+        """The score by which heads are compared: the accuracy."""
+        return self.accuracy
+
     def as_json(self) -> dict[str, Any]:
         """Return plain values for a JSON file."""
         return asdict(self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bilm.errors import CorpusError
@@ -16,10 +16,11 @@ _NUM_COLUMNS = 10
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """The syntactic words of a sentence, and a tag for each."""
+    """The syntactic words of a sentence, and a tag and the number of the line for each."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    lines: tuple[int, ...] = field(default=(), compare=False)
 
 
 def read_conllu(path: Path | str, column: str = "upos") -> Iterator[TaggedSentence]:
@@ -31,11 +32,12 @@ def read_conllu(path: Path | str, column: str = "upos") -> Iterator[TaggedSenten
     path = Path(path)
     words: list[str] = []
     tags: list[str] = []
+    lines: list[int] = []
     for number, line in enumerate(LineReader(path).lines(), 1):
         if not line.strip():
             if words:
-                yield TaggedSentence(tuple(words), tuple(tags))
-            words, tags = [], []
+                yield TaggedSentence(tuple(words), tuple(tags), tuple(lines))
+            words, tags, lines = [], [], []
             continue
         if line.startswith("#"):
             continue
@@ -49,5 +51,6 @@ def read_conllu(path: Path | str, column: str = "upos") -> Iterator[TaggedSenten
             continue
         words.append(cells[1])
         tags.append(cells[COLUMNS[column]])
+        lines.append(number)
     if words:
-        yield TaggedSentence(tuple(words), tuple(tags))
+        yield TaggedSentence(tuple(words), tuple(tags), tuple(lines))

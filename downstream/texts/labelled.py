@@ -63,13 +63,19 @@ class _Row:
     text: str
 
 
-def digest_of(texts: Sequence[str]) -> str:
-    """Return a sha256 of `texts` that includes their lengths, and so the boundaries of texts."""
+def digest_of(texts: Sequence[str] | Sequence[Sequence[str]]) -> str:
+    """Return a sha256 of `texts` that includes their lengths, and so the boundaries of texts.
+
+    A text is a string or a list of words; the boundaries of words are included too.
+    """
     digest = hashlib.sha256()
     for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
+        if not isinstance(text, str):
+            digest.update(b"words" + len(text).to_bytes(8, "little"))
+        for part in [text] if isinstance(text, str) else text:
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "little"))
+            digest.update(data)
     return digest.hexdigest()
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import torch
 
@@ -19,218 +20,212 @@ from bilm.model.devices import choose_device
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.locations import locate
 from bilm.pretrained.model_directory import PretrainedBiLm
-from downstream.features.batches import Examples, FeatureShape, Subset, make_source
-from downstream.features.store import Store, open_stores
-from downstream.features.texts_to_layers import TextReading, poolings_of
-from downstream.features.word_vectors import Table, WordVectors, check_vectors, vectors_digest
-from downstream.heads.saved_head import Description, FileRecord, make_model
-from downstream.heads.text_model import TextModel
-from downstream.settings.mix_kinds import MixKind
+from downstream.features.batches import Examples, FeatureShape
+from downstream.features.plain_words import PlainWords
+from downstream.features.store import open_stores
+from downstream.features.texts_to_layers import Texts
+from downstream.features.word_vectors import WordVectors, check_vectors, vectors_digest
+from downstream.heads.head import MixedModel, Predictions
+from downstream.heads.saved_head import FileRecord, HeadDescription, HeadInputs
+from downstream.settings.common import TaskSettings
 from downstream.settings.progress import Progress
-from downstream.settings.sections import Settings
-from downstream.tasks.classification import SPLITS, Task
-from downstream.tasks.scores import Scores, mean_and_spread, score
-from downstream.training.fit import History, fit, predict_probabilities
+from downstream.tasks.scores import mean_and_spread
+from downstream.tasks.splits import SPLITS
+from downstream.tasks.task import Features, Scores, Task
+from downstream.training.fit import History, fit, predict
 
 logger = logging.getLogger(__name__)
 
+AnySettings = TypeVar("AnySettings", bound=TaskSettings)
+AnyScores = TypeVar("AnyScores", bound=Scores)
+
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Generic[AnyScores]):
     """The results of one trained head."""
 
     mix: str
     seed: int
     history: History
-    scores: dict[str, Scores]
+    scores: dict[str, AnyScores]
     shares: dict[str, list[float]]
     gammas: dict[str, float]
     seconds: float
 
     @property
     def merit(self) -> tuple[float, float]:
-        """The validation accuracy, and the negative validation loss to break ties."""
+        """The main validation score, and the negative validation loss to break ties."""
         loss = self.history.validation_loss[self.history.best_epoch - 1]
-        return self.scores["validation"].accuracy, -loss
+        return self.scores["validation"].main, -loss
 
 
 @dataclass(frozen=True)
-class TrainedHead:
-    """A trained head with its description and its results."""
+class TrainedHead(Generic[AnyScores]):
+    """A trained head with its description, its results, and its predictions for the test split."""
 
-    outcome: Outcome
-    model: TextModel
-    description: Description
+    outcome: Outcome[AnyScores]
+    model: MixedModel
+    description: HeadDescription
+    test_predictions: Predictions
 
 
 @dataclass
-class Results:
-    """The results of all heads, and the best head by validation accuracy."""
+class Results(Generic[AnyScores]):
+    """The results of all heads, and the best head by its validation score."""
 
-    task: Task
-    outcomes: list[Outcome] = field(default_factory=list)
-    best: TrainedHead | None = None
+    task: Any  # the task, which the report of the task reads
+    outcomes: list[Outcome[AnyScores]] = field(default_factory=list)
+    best: TrainedHead[AnyScores] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     known_words: float | None = None
 
-    def add(self, head: TrainedHead) -> None:
+    def add(self, head: TrainedHead[AnyScores]) -> None:
         """Add the results of a head; keep the head itself if it is the best so far."""
         self.outcomes.append(head.outcome)
         if self.best is None or head.outcome.merit > self.best.outcome.merit:
             self.best = head
 
-    def chosen(self) -> TrainedHead:
+    def chosen(self) -> TrainedHead[AnyScores]:
         """Return the best head."""
         if self.best is None:
             raise ValueError("no head has been trained yet")
         return self.best
 
-    def by_mix(self) -> dict[str, list[Outcome]]:
+    def by_mix(self) -> dict[str, list[Outcome[AnyScores]]]:
         """Return the outcomes of each mix, in the order of the seeds."""
-        result: dict[str, list[Outcome]] = {}
+        result: dict[str, list[Outcome[AnyScores]]] = {}
         for outcome in self.outcomes:
             result.setdefault(outcome.mix, []).append(outcome)
         return result
 
 
-def spread_of(outcomes: list[Outcome], split: str, figure: str) -> tuple[float, float]:
+def spread_of(outcomes: Sequence[Outcome[Any]], split: str, figure: str) -> tuple[float, float]:
     """Return the mean and standard deviation over seeds of a score such as `accuracy`."""
     return mean_and_spread([getattr(outcome.scores[split], figure) for outcome in outcomes])
 
 
 @dataclass(frozen=True)
-class _Features:
-    """The representations of the files of a task, and the word vectors of their types."""
+class _Opened:
+    """The features of a task, and the records of the files that they come from."""
 
-    bilm: FileRecord
-    stores: dict[str, Store]
+    features: Features
+    shape: FeatureShape
+    bilm: FileRecord | None
     vectors: FileRecord | None
-    tables: dict[str, Table]  # empty without word vectors
-
-    @property
-    def vector_dim(self) -> int:
-        return self.tables["train"].shape[1] if self.tables else 0
 
 
-def run(settings: Settings, task: Task, model_path: Path, progress: bool | None = None) -> Results:
+def run(
+    settings: AnySettings,
+    task: Task[AnySettings, AnyScores],
+    model_path: Path | None,
+    progress: bool | None = None,
+) -> Results[AnyScores]:
     """Train and score a head for every mix and seed, on the biLM at `model_path`.
 
-    Progress bars are shown if `progress` is True, or if it is None and stderr is a terminal.
+    Without a biLM, the only mix is `none`. Progress bars are shown if `progress` is True, or if it
+    is None and stderr is a terminal.
     """
-    results = Results(task)
+    results: Results[AnyScores] = Results(task)
     start = time.monotonic()
-    bilm, stores = _representations(settings, task, model_path, progress)
+    opened = _open_features(settings, task, model_path, progress)
     results.seconds["representations"] = time.monotonic() - start
-    features = _with_vectors(settings, bilm, stores, results)
-    examples = _examples(settings, task, features)
-    for description in _descriptions(settings, task, features):
-        head = _train_one(settings, description, examples, progress)
-        results.add(head)
-        outcome = head.outcome
-        logger.info(
-            "%s, seed %d: validation %.2f %%, test %.2f %%, %.0f s",
-            outcome.mix,
-            outcome.seed,
-            100 * outcome.scores["validation"].accuracy,
-            100 * outcome.scores["test"].accuracy,
-            outcome.seconds,
-        )
+    opened = _with_vectors(settings, opened, results)
+    plain = opened.features.without_layers() if _reads_words(opened) else opened.features
+    examples: dict[bool, dict[str, Examples]] = {}
+    for kind in settings.mix.kinds:
+        has_mix = kind != "none"
+        if has_mix not in examples:  # a head without a mix does not read the layers
+            examples[has_mix] = task.examples(settings, opened.features if has_mix else plain)
+        for i in range(settings.train.num_seeds):
+            seed = settings.train.seed + i
+            inputs = HeadInputs(opened.bilm, opened.vectors, opened.shape, kind, seed)
+            description = task.describe(settings, inputs)
+            head = _train_one(settings, task, description, examples[has_mix], progress)
+            results.add(head)
+            _log(head.outcome)
     results.seconds["heads"] = sum(outcome.seconds for outcome in results.outcomes)
     return results
 
 
-def check_heads(settings: Settings, num_layers: int, dim: int) -> None:
+def check_heads(
+    settings: AnySettings, task: Task[AnySettings, Any], num_layers: int, dim: int
+) -> None:
     """Reject word vectors and mixes that do not fit the biLM, before the biLM reads any text."""
     if settings.head.vectors is not None:
         check_vectors(settings.head.vectors)
-    vector_dim = 0 if settings.head.vectors is None else 1
-    shape = FeatureShape(num_layers, dim, vector_dim, len(poolings_of(settings.head.kind)))
+    shape = FeatureShape(num_layers, dim, 0 if settings.head.vectors is None else 1)
+    bilm = FileRecord(path="", digest="")
     with torch.device("meta"):
         for kind in settings.mix.kinds:
-            TextModel(MixKind.parse(kind), settings.mix, settings.head, shape, num_classes=2)
+            task.describe(settings, HeadInputs(bilm, None, shape, kind, 0)).build()
 
 
-def _representations(
-    settings: Settings, task: Task, model_path: Path, progress: bool | None
-) -> tuple[FileRecord, dict[str, Store]]:
+def _reads_words(opened: _Opened) -> bool:
+    return all(
+        isinstance(file, PlainWords) or file.kind == "words"
+        for file in opened.features.files.values()
+    )
+
+
+def _open_features(
+    settings: AnySettings,
+    task: Task[AnySettings, Any],
+    model_path: Path | None,
+    progress: bool | None,
+) -> _Opened:
     """Open the store of each file; the biLM is in memory only during this function."""
+    inputs = task.inputs(settings)
+    if model_path is None:
+        check_heads(settings, task, 0, 0)
+        words = {name: PlainWords.of_texts(_words(texts)) for name, texts in inputs.texts.items()}
+        return _Opened(Features(words, {}), FeatureShape(0, 0), None, None)
     embedder = Embedder(
         PretrainedBiLm.open(model_path), device=settings.device, precision=settings.precision
     )
-    check_heads(settings, embedder.num_layers, embedder.dim)
+    check_heads(settings, task, embedder.num_layers, embedder.dim)
     stores = open_stores(
-        settings.cache_dir,
-        settings.head.mode,
-        embedder,
-        {name: file.texts for name, file in task.files.items()},
-        TextReading(settings.data.tokenized, settings.data.max_words),
-        progress,
+        settings.cache_dir, inputs.kind, embedder, inputs.texts, inputs.reading, progress
     )
     digest = model_digest(embedder.pretrained)
-    return FileRecord(path=locate(model_path).name, digest=digest), stores
+    bilm = FileRecord(path=locate(model_path).name, digest=digest)
+    shape = FeatureShape(embedder.num_layers, embedder.dim)
+    return _Opened(Features(stores, {}), shape, bilm, None)
 
 
-def _with_vectors(
-    settings: Settings, bilm: FileRecord, stores: dict[str, Store], results: Results
-) -> _Features:
-    """Look up the word vectors of the types of each store."""
-    path = settings.head.vectors
+def _words(texts: Texts) -> list[list[str]]:
+    """Return texts that are lists of words; raw texts cannot be tokenized without a biLM."""
+    if any(isinstance(text, str) for text in texts):
+        raise ConfigError("raw texts need the tokenizer of a biLM; set --model")
+    return [list(text) for text in texts]
+
+
+def _with_vectors(settings: TaskSettings, opened: _Opened, results: Results[Any]) -> _Opened:
+    """Look up the word vectors of the types of each file."""
+    path, files = settings.head.vectors, opened.features.files
     if path is None:
-        return _Features(bilm, stores, None, {})
+        return opened
     record = FileRecord(path=str(Path(path).resolve()), digest=vectors_digest(path))
-    vectors = WordVectors.read(path, sorted({w for s in stores.values() for w in s.types}))
-    results.known_words = vectors.known_share(stores["train"].types)
+    vectors = WordVectors.read(path, sorted({w for file in files.values() for w in file.types}))
+    results.known_words = vectors.known_share(files["train"].types)
     if not vectors.rows:
         raise ConfigError(f"no word of the texts has a vector in {path}; use another --vectors")
     tables = {
-        name: vectors.look_up(store.types, settings.head.unknown) for name, store in stores.items()
+        name: vectors.look_up(file.types, settings.head.unknown) for name, file in files.items()
     }
-    return _Features(bilm, stores, record, tables)
-
-
-def _examples(settings: Settings, task: Task, features: _Features) -> dict[str, Examples]:
-    """Return the texts and labels of each split."""
-    sources = {
-        name: make_source(store, settings.head.kind, features.tables.get(name))
-        for name, store in features.stores.items()
-    }
-    return {
-        name: Examples(Subset(sources[split.file], split.places), split.labels)
-        for name, split in task.splits.items()
-    }
-
-
-def _descriptions(settings: Settings, task: Task, features: _Features) -> Iterator[Description]:
-    """Yield the description of every head to train."""
-    for kind in settings.mix.kinds:
-        for i in range(settings.train.num_seeds):
-            yield Description(
-                format="bilm-classifier",
-                version=1,
-                bilm=features.bilm,
-                vectors=features.vectors,
-                vector_dim=features.vector_dim,
-                classes=task.classes,
-                mix_kind=kind,
-                mix=settings.mix,
-                head=settings.head,
-                num_layers=features.stores["train"].num_layers,
-                dim=features.stores["train"].dim,
-                tokenized=settings.data.tokenized,
-                max_words=settings.data.max_words,
-                seed=settings.train.seed + i,
-            )
+    shape = replace(opened.shape, vector_dim=vectors.dim)
+    return _Opened(Features(files, tables), shape, opened.bilm, record)
 
 
 def _train_one(
-    settings: Settings,
-    description: Description,
+    settings: TaskSettings,
+    task: Task[Any, AnyScores],
+    description: HeadDescription,
     examples: dict[str, Examples],
     progress: bool | None,
-) -> TrainedHead:
+) -> TrainedHead[AnyScores]:
     start = time.monotonic()
     torch.manual_seed(description.seed)
-    model = make_model(description).to(choose_device(settings.device))
+    model = description.build().to(choose_device(settings.device))
     history = fit(
         model,
         examples["train"],
@@ -239,17 +234,25 @@ def _train_one(
         description.seed,
         Progress(f"{description.mix_kind}, seed {description.seed}", progress),
     )
-    scores = {}
-    for split in SPLITS:
-        predicted = predict_probabilities(model, examples[split].source).argmax(axis=1)
-        scores[split] = score(examples[split].labels, predicted, description.classes)
+    predictions = {split: predict(model, examples[split].source) for split in SPLITS}
     outcome = Outcome(
         mix=description.mix_kind,
         seed=description.seed,
         history=history,
-        scores=scores,
+        scores={split: task.score(examples[split].labels, predictions[split]) for split in SPLITS},
         shares=model.shares(),
         gammas=model.scales(),
         seconds=time.monotonic() - start,
     )
-    return TrainedHead(outcome, model, description)
+    return TrainedHead(outcome, model, description, predictions["test"])
+
+
+def _log(outcome: Outcome[Any]) -> None:
+    logger.info(
+        "%s, seed %d: validation %.2f %%, test %.2f %%, %.0f s",
+        outcome.mix,
+        outcome.seed,
+        100 * outcome.scores["validation"].main,
+        100 * outcome.scores["test"].main,
+        outcome.seconds,
+    )

@@ -73,7 +73,7 @@ def finetune(settings: Settings, task: Task) -> FineTuned:
             "language model; remove --finetune, or export the model with its softmax"
         )
     embedder = Embedder(source, device="cpu")
-    check_heads(settings, embedder.num_layers, embedder.dim)
+    check_heads(settings, task, embedder.num_layers, embedder.dim)
     texts = [" ".join(text.split()) for text in task.texts("train")]
     place = settings.cache_dir.resolve() / f"finetuned-{_key(settings, source, texts)}"
     path = place / _RESULT_FILE

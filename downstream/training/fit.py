@@ -1,6 +1,6 @@
 """Train one head on precomputed representations.
 
-Uses AdamW with a learning rate that decays to 0, and early stopping on the validation accuracy; the
+Uses AdamW with a learning rate that decays to 0, and early stopping on the validation score; the
 weights of the best epoch are kept. The same seed gives the same weights, batch order and dropout,
 except that the dropout masks depend on the device.
 
@@ -14,21 +14,23 @@ words.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bilm.errors import DivergedError
 from bilm.model.devices import copy_to_device
 from bilm.model.precision import precision_context
-from downstream.features.batches import Batch, Examples, Ids, Source
-from downstream.heads.text_model import Evaluation, Probabilities
+from downstream.features.batches import Examples, Ids, Source
+from downstream.heads.head import Evaluation, Head, Predictions
+from downstream.heads.text_model import Probabilities
+from downstream.settings.common import TrainingPlan
 from downstream.settings.progress import Progress
-from downstream.settings.sections import HeadTraining
 
 _EVALUATION_TEXTS = 256
 
@@ -37,44 +39,6 @@ _MAX_WARMUP_STEPS = 100
 _MAX_GRADIENT_NORM = 5.0
 
 _BATCHES_SORTED_TOGETHER = 50
-
-
-class Head(Protocol):
-    """A module that can be trained here; it defines its loss, its predictions and their score."""
-
-    def __call__(self, batch: Batch) -> Tensor:
-        """Return the outputs for a batch, one row per text."""
-
-    def loss(self, outputs: Tensor, targets: Tensor, /) -> Tensor:
-        """Return the mean loss of the outputs."""
-
-    def count_correct(self, outputs: Tensor, targets: Tensor, /) -> Tensor:
-        """Return the number of texts that the outputs predict correctly, as a tensor."""
-
-    def decode(self, outputs: Tensor, /) -> Probabilities:
-        """Return predictions, one row per text."""
-
-    def evaluate(self, predictions: Probabilities, targets: Ids, /) -> Evaluation:
-        """Compare predictions with the targets; the accuracy decides which epoch is best."""
-
-    def regularization(self) -> Tensor:
-        """Return the term that is added to the loss."""
-
-    def mix_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters without weight decay, which have their own learning rate."""
-
-    def shares(self) -> dict[str, list[float]]:
-        """Return the shares of the layers in each mix."""
-
-    def parameters(self) -> Iterator[nn.Parameter]: ...
-
-    def train(self) -> Any: ...
-
-    def eval(self) -> Any: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: Mapping[str, Any], /) -> Any: ...
 
 
 @dataclass
@@ -106,7 +70,7 @@ def fit(
     model: Head,
     train: Examples,
     validation: Examples,
-    settings: HeadTraining,
+    settings: TrainingPlan,
     seed: int,
     progress: Progress = Progress("head"),  # noqa: B008
 ) -> History:
@@ -121,9 +85,7 @@ def fit(
         for epoch in range(1, settings.epochs + 1):
             batches = _batches(train.source.lengths, batch_size, (seed, epoch))
             trained = _train_epoch(model, train, batches, step, bar)
-            validated = model.evaluate(
-                predict_probabilities(model, validation.source), validation.labels
-            )
+            validated = model.evaluate(predict(model, validation), validation.labels)
             history.add(trained, validated)
             history.shares.append(model.shares())
             if not math.isfinite(trained.loss + validated.loss):
@@ -142,18 +104,35 @@ def fit(
 
 def predict_probabilities(model: Head, source: Source) -> Probabilities:
     """Return the probability of each class (texts, classes), in the order of the source."""
+    probabilities: Probabilities = predict(model, source)
+    return probabilities
+
+
+def predict(model: Head, examples: Examples | Source) -> Predictions:
+    """Return the predictions of a head in the order of the examples, with or without targets."""
+    source = examples.source if isinstance(examples, Examples) else examples
     model.eval()
     device = _device_of(model)
     order = np.argsort(source.lengths, kind="stable")
     parts = []
     with torch.inference_mode(), precision_context(device, "float32"):
         for start in range(0, len(order), _EVALUATION_TEXTS):
-            batch = source.batch(order[start : start + _EVALUATION_TEXTS]).to(device)
-            parts.append(model.decode(model(batch)))
-    joined = np.concatenate(parts)
-    result = np.empty_like(joined)
-    result[order] = joined
-    return result
+            indices = order[start : start + _EVALUATION_TEXTS]
+            outputs = model(source.batch(indices).to(device))
+            targets = examples.targets(indices) if isinstance(examples, Examples) else None
+            parts.append(model.decode(outputs, targets))
+    return _in_order(parts, order)
+
+
+def _in_order(parts: list[Predictions], order: Ids) -> Predictions:
+    """Join the predictions of batches; example `order[i]` is the i-th of the joined ones."""
+    if isinstance(parts[0], np.ndarray):
+        joined = np.concatenate(parts)
+        result = np.empty_like(joined)
+        result[order] = joined
+        return result
+    by_example = dict(zip(order.tolist(), chain.from_iterable(parts), strict=True))
+    return [by_example[i] for i in range(len(order))]
 
 
 def _train_epoch(
@@ -169,7 +148,7 @@ def _train_epoch(
     losses, sizes, num_correct = [], [], []
     with precision_context(device, "float32"):
         for indices in batches:
-            targets = copy_to_device(torch.from_numpy(examples.labels[indices]), device)
+            targets = copy_to_device(examples.targets(indices), device)
             outputs = model(examples.source.batch(indices).to(device))
             loss = model.loss(outputs, targets)
             step(loss + model.regularization())
@@ -186,7 +165,7 @@ def _device_of(model: Head) -> torch.device:
     return next(model.parameters()).device
 
 
-def _stepper(model: Head, settings: HeadTraining, steps: int) -> Callable[[Tensor], None]:
+def _stepper(model: Head, settings: TrainingPlan, steps: int) -> Callable[[Tensor], None]:
     """Return a function that takes one optimizer step on a loss; an epoch has `steps` of them."""
     scalars = model.mix_parameters()
     scalar_ids = {id(p) for p in scalars}

@@ -92,6 +92,9 @@ def write_texts(directory: Path) -> None:
         (directory / f"{split}.csv").write_text(table(rows), encoding="utf-8")
         (directory / f"{split}.csv.gz").write_bytes(gzip.compress(table(with_titles).encode()))
         (directory / f"{split}.conllu.gz").write_bytes(gzip.compress(treebank(lines[:60]).encode()))
+    for split, part in (("train", lines[:40]), ("dev", lines[40:50]), ("test", lines[50:60])):
+        (directory / f"ner_{split}.tsv").write_text(entities(part), encoding="utf-8")
+        (directory / f"roles_{split}.jsonl").write_text(roles(part), encoding="utf-8")
     shutil.copy(directory / "test.csv", directory / "texts.csv")
     words = sorted({word for line in lines for word in line.split()})
     vectors = "".join(
@@ -118,6 +121,24 @@ def treebank(lines: list[str]) -> str:
         + "\n"
         for line in lines
     )
+
+
+def entities(lines: list[str]) -> str:
+    """Return the sentences in columns; words that end with s are names."""
+    return "\n".join(
+        "".join(f"{word}\t{'B-PER' if word.endswith('s') else 'O'}\n" for word in line.split())
+        for line in lines
+    )
+
+
+def roles(lines: list[str]) -> str:
+    """Return the sentences as JSON lines; the second word is the predicate of the first one."""
+    records = []
+    for line in lines:
+        words = line.split()
+        tags = ["B-ARG0", "B-V", *["O"] * (len(words) - 2)]
+        records.append({"tokens": words, "predicates": [{"index": 1, "tags": tags}]})
+    return "".join(json.dumps(record) + "\n" for record in records)
 
 
 def environment() -> dict[str, str]:

@@ -192,7 +192,8 @@ def test_dockerfile_copies_what_it_installs() -> None:
     assert lines.count("USER bilm") == 2
     kept = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.M)
     assert all((ROOT / name).exists() for name in kept)
-    needed = {"bilm", "data_tools", "downstream", "configs", "launch", "README.md", "LICENSE"}
+    needed = {"bilm", "data_tools", "downstream", "configs", "models", "launch"}
+    needed |= {"README.md", "LICENSE"}
     assert needed | {"pyproject.toml", "setup.py", "constraints.txt"} == set(kept)
 
 

@@ -49,6 +49,26 @@ def test_evaluate_equals_evaluation_in_training_for_any_number_of_ranks(
         assert result["unknown_share"] == expected["unknown_share"]
 
 
+def test_exported_model_has_a_card_with_the_facts_of_the_run(sampled: Path, tmp_path: Path) -> None:
+    card = tmp_path / "card.json"
+    card.write_text(json.dumps({"license": "cc0-1.0", "limits": ["It is tiny."]}))
+    script = str(ROOT / "launch" / "export.py")
+    command = [sys.executable, script, str(sampled), f"--model={tmp_path / 'model'}"]
+    command += ["--dtype=float16", f"--card={card}"]
+    subprocess.run(command, check=True, env=environment(), cwd=ROOT)
+    text = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    best = min(events(sampled, "heldout"), key=lambda event: event["perplexity"])
+    run = json.loads((sampled / "environment.json").read_text(encoding="utf-8"))
+    assert f"| steps | {best['step']:,} |" in text
+    assert f"| held-out split | {best['perplexity']:.1f} |" in text
+    assert f"{run['processor']}, {run['cores']} cores" in text
+    assert f"torch {run['versions']['torch']}" in text
+    assert run["corpus"] in text
+    assert 'license: "cc0-1.0"' in text
+    assert "- It is tiny." in text
+    assert str(sampled) not in text
+
+
 def test_run_starts_from_published_files_without_softmax(
     corpus: Path, sampled: Path, tmp_path: Path
 ) -> None:

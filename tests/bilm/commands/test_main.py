@@ -99,4 +99,4 @@ def test_runs_a_command_with_its_arguments() -> None:
     assert '"seed": 7' in done.stdout
     done = run("config", "tiny")
     assert done.returncode == 2
-    assert "use one of big, demo, medium, news, small, or the path of a JSON file" in done.stderr
+    assert "use one of big, demo, english_small, medium, news, small, or the path of a JSON file" in done.stderr

@@ -1,0 +1,216 @@
+"""The head of tagging tasks: a biLSTM over words and a linear-chain CRF over tags.
+
+The input of a word is `[x; characters; predicate; ELMo]`: its own vector, features of its
+characters from a CNN, an embedding of whether it is the predicate (for semantic roles), and the
+mix, each if there is one. A second mix may be concatenated with the outputs of the biLSTM.
+
+Attribute names are part of the saved format: they are the keys of `head.safetensors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bilm.text.characters import NUM_CHARACTERS, PADDING
+from downstream.features.batches import Batch, FeatureShape
+from downstream.features.tag_sources import NO_TAG, TagTargets
+from downstream.heads.crf import LinearChainCrf
+from downstream.heads.head import Evaluation, MixedModel
+from downstream.heads.layers import Dropout, reversed_places, take_places
+from downstream.heads.saved_head import HeadDescription
+from downstream.settings.mix_kinds import MixKind
+from downstream.settings.tagging import TagHeadSettings
+from downstream.texts.tag_sequences import span_f1
+
+_CHARACTER_DIM = 16
+_FILTER_WIDTH = 3
+_PREDICATE_DIM = 16
+
+
+class Outputs(NamedTuple):
+    """The scores of labels (sentences, words, labels), and the mask of words."""
+
+    emissions: Tensor
+    mask: Tensor
+
+
+@dataclass(frozen=True)
+class TagPrediction:
+    """The predicted tags of an example; its loss, if its true tags were given."""
+
+    tags: tuple[str, ...]
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class TagLabels:
+    """The labels of a tagger, whether they are BIO tags, and the types that scores exclude."""
+
+    names: tuple[str, ...]
+    is_bio: bool
+    excluded: tuple[str, ...]
+
+
+class TaggerDescription(HeadDescription):
+    """The content of tagger.json."""
+
+    file_name: ClassVar[str] = "tagger.json"
+
+    format: Literal["bilm-tagger"]
+    labels: Annotated[tuple[str, ...], Field(min_length=2)]
+    is_bio: bool
+    excluded: tuple[str, ...]
+    has_predicates: bool
+    predicate_words: tuple[str, ...]  # words that are usually predicates, in lower case
+    head: TagHeadSettings
+
+    def build(self) -> TaggerModel:
+        """Return the described mixes and head with new weights."""
+        return TaggerModel(self)
+
+    @property
+    def has_characters(self) -> bool:
+        """Whether the head reads characters; by default, only without a mix."""
+        chosen = self.head.characters
+        return self.mix_kind == "none" if chosen is None else chosen
+
+    @property
+    def tag_labels(self) -> TagLabels:
+        """The labels of the head."""
+        return TagLabels(self.labels, self.is_bio, self.excluded)
+
+
+class CharacterFeatures(nn.Module):
+    """The maximum over a word of the outputs of a convolution over its characters."""
+
+    def __init__(self, num_filters: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(NUM_CHARACTERS, _CHARACTER_DIM)
+        self.convolution = nn.Linear(_FILTER_WIDTH * _CHARACTER_DIM, num_filters)
+
+    def forward(self, characters: Tensor, index: Tensor) -> Tensor:
+        """Return the features (sentences, words, filters) of types at `index`."""
+        embedded = self.embedding(characters)  # (types, characters, dim)
+        windows = embedded.unfold(1, _FILTER_WIDTH, 1).flatten(2)  # (types, places, 3 * dim)
+        outputs = F.relu(self.convolution(windows))
+        # Outputs are at least 0, so 0 for windows with padding leaves the maximum unchanged.
+        is_word = characters[:, _FILTER_WIDTH - 1 :] != PADDING
+        types = (outputs * is_word.unsqueeze(2)).amax(dim=1)  # (types, filters)
+        return F.embedding(index, types)
+
+
+class BiLstmLayer(nn.Module):
+    """Two LSTMs, each of which reads the words of a sentence first and its padding last."""
+
+    def __init__(self, input_dim: int, dim: int) -> None:
+        super().__init__()
+        self.rightward = nn.LSTM(input_dim, dim, batch_first=True)
+        self.leftward = nn.LSTM(input_dim, dim, batch_first=True)
+
+    def forward(self, words: Tensor, places: Tensor) -> Tensor:
+        """Return the outputs of both; `places` reverses each sentence."""
+        leftward = take_places(self.leftward(take_places(words, places))[0], places)
+        return torch.cat([self.rightward(words)[0], leftward], dim=-1)
+
+
+class TaggerModel(MixedModel):
+    """The mixes and the head: everything that is trained."""
+
+    def __init__(self, description: TaggerDescription) -> None:
+        kind, head = MixKind.parse(description.mix_kind), description.head
+        shape: FeatureShape = description.shape
+        super().__init__(kind, description.mix, head.elmo_at, shape, description.seed)
+        self.labels = description.tag_labels
+        widths = self.widths()
+        input_dim = shape.vector_dim + widths.get("input", 0)
+        self.characters: CharacterFeatures | None = None
+        if description.has_characters:
+            self.characters = CharacterFeatures(head.character_filters)
+            input_dim += head.character_filters
+        self.predicates: nn.Embedding | None = None
+        if description.has_predicates:
+            self.predicates = nn.Embedding(2, _PREDICATE_DIM)
+            input_dim += _PREDICATE_DIM
+        inputs = [input_dim] + [2 * head.encoder_dim] * (head.encoder_layers - 1)
+        self.encoder = nn.ModuleList(BiLstmLayer(width, head.encoder_dim) for width in inputs)
+        self.dropout = Dropout(head.dropout, per_text=True)
+        output_dim = 2 * head.encoder_dim + widths.get("output", 0)
+        self.emit = nn.Linear(output_dim, len(self.labels.names))
+        self.crf = LinearChainCrf(self.labels.names, self.labels.is_bio, trained=head.crf)
+
+    def forward(self, batch: Batch) -> Outputs:
+        """Return the scores of the labels of each word."""
+        assert batch.mask is not None
+        mixed = self.mixed(batch)
+        parts = [] if batch.vectors is None else [batch.vectors]
+        if self.characters is not None:
+            extras = batch.extras
+            parts.append(self.characters(extras["characters"], extras["character_index"]))
+        if self.predicates is not None:
+            parts.append(self.predicates(batch.extras["predicates"]))
+        if "input" in mixed:
+            parts.append(mixed["input"])
+        hidden = torch.cat(parts, dim=-1)
+        places = reversed_places(batch.mask)
+        for layer in self.encoder:
+            hidden = layer(self.dropout(hidden), places)
+        if "output" in mixed:
+            hidden = torch.cat([hidden, mixed["output"]], dim=-1)
+        return Outputs(self.emit(self.dropout(hidden)), batch.mask)
+
+    def loss(self, outputs: Outputs, tags: Tensor) -> Tensor:
+        """Return the mean over sentences of the negative log-likelihood."""
+        return self._losses(outputs, tags).mean()
+
+    def _losses(self, outputs: Outputs, tags: Tensor) -> Tensor:
+        emissions, mask = outputs
+        if self.crf.trained:
+            return -self.crf.log_likelihood(emissions, tags, mask)
+        losses = F.cross_entropy(
+            emissions.transpose(1, 2), tags, ignore_index=NO_TAG, reduction="none"
+        )
+        return losses.sum(dim=1)
+
+    def count_correct(self, outputs: Outputs, tags: Tensor) -> Tensor:
+        """Return the sum over sentences of the share of words whose best score is that of the tag.
+
+        Transitions are ignored, so this is only an estimate of the accuracy in training.
+        """
+        correct = ((outputs.emissions.argmax(dim=2) == tags) & outputs.mask).sum(dim=1)
+        return (correct / outputs.mask.sum(dim=1)).sum()
+
+    def decode(self, outputs: Outputs, tags: Tensor | None = None) -> list[TagPrediction]:
+        """Return the most probable tags of each sentence."""
+        paths = self.crf.best_paths(outputs.emissions, outputs.mask).cpu().numpy()
+        lengths = outputs.mask.sum(dim=1).tolist()
+        losses: Sequence[float | None] = [None] * len(paths)
+        if tags is not None:
+            losses = self._losses(outputs, tags.to(outputs.mask.device)).tolist()
+        names = self.labels.names
+        return [
+            TagPrediction(tuple(names[i] for i in path[:length]), loss)
+            for path, length, loss in zip(paths, lengths, losses, strict=True)
+        ]
+
+    def evaluate(self, predictions: Sequence[TagPrediction], targets: TagTargets) -> Evaluation:
+        """Return the mean loss, and the F1 of spans or the accuracy of plain tags."""
+        loss = float(np.mean([prediction.loss for prediction in predictions]))
+        predicted = [prediction.tags for prediction in predictions]
+        if not self.labels.is_bio:
+            return Evaluation(loss, tag_accuracy(targets.tags, predicted))
+        return Evaluation(loss, span_f1(targets.tags, predicted, self.labels.excluded))
+
+
+def tag_accuracy(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
+    """Return the share of words whose predicted tag is the true one."""
+    pairs = zip(truth, predicted, strict=True)
+    num_correct = sum(a == b for gold, found in pairs for a, b in zip(gold, found, strict=True))
+    return num_correct / sum(map(len, truth))

@@ -1,0 +1,1 @@
+"""Trained heads with their frozen biLM: from raw text to predictions."""

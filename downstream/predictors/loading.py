@@ -1,0 +1,63 @@
+"""Open what a trained head needs besides its own weights: the biLM and the word vectors.
+
+They are found by their recorded paths, or at given ones, and checked by their digests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bilm.embedding.embedder import Embedder
+from bilm.errors import CheckpointError
+from bilm.model.precision import Precision
+from bilm.pretrained.digests import model_digest
+from bilm.pretrained.locations import locate
+from bilm.pretrained.model_directory import PretrainedBiLm
+from downstream.features.batches import FeatureShape
+from downstream.features.word_vectors import WordVectors, vectors_digest
+from downstream.heads.saved_head import HeadDescription
+
+
+@dataclass(frozen=True)
+class Places:
+    """The paths of the biLM and the word vectors, if they have moved; the device and precision."""
+
+    model: Path | str | None = None
+    vectors: Path | str | None = None
+    device: str | None = None
+    precision: Precision = "float32"
+
+
+@dataclass(frozen=True)
+class OpenedInputs:
+    """The biLM and the word vectors of a head, each if it has one."""
+
+    embedder: Embedder | None
+    vectors: WordVectors | None
+
+
+def open_inputs(description: HeadDescription, directory: Path, places: Places) -> OpenedInputs:
+    """Open and check the biLM and the word vectors of the head in `directory`."""
+    embedder = _open_bilm(description, directory, places)
+    table = None
+    if description.vectors is not None:
+        path = Path(places.vectors if places.vectors is not None else description.vectors.path)
+        description.vectors.check("file of word vectors", path, vectors_digest(path))
+        table = WordVectors.read(path)
+    vector_dim = 0 if table is None else table.dim
+    num_layers, dim = (0, 0) if embedder is None else (embedder.num_layers, embedder.dim)
+    description.check_shape(FeatureShape(num_layers, dim, vector_dim), directory)
+    return OpenedInputs(embedder, table)
+
+
+def _open_bilm(description: HeadDescription, directory: Path, places: Places) -> Embedder | None:
+    if description.bilm is None:
+        return None
+    name = str(places.model if places.model is not None else description.bilm.path)
+    if not locate(name).path.exists():
+        raise CheckpointError(f"the biLM of {directory} is not at {name}; pass its path (--model)")
+    pretrained = PretrainedBiLm.open(name)
+    embedder = Embedder(pretrained, device=places.device, precision=places.precision)
+    description.bilm.check("biLM", Path(name), model_digest(embedder.pretrained))
+    return embedder

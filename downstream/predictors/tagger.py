@@ -1,0 +1,249 @@
+"""`Tagger` and `RoleLabeler`: trained heads that tag raw text, with character offsets.
+
+On disk, each consists of `tagger.json` and `head.safetensors`. The biLM and the word vectors are
+not copied: their paths and digests are recorded, and other files are rejected. Raw text is split by
+the tokenizer of the biLM; without a biLM, words are separated by white space. A text is one
+sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from bilm.embedding.sentence_batches import windows
+from bilm.errors import CheckpointError, CorpusError
+from bilm.model.precision import Precision
+from bilm.text.tokenizers import require_tokenizer
+from downstream.features.plain_words import PlainWords, WordLayersFile
+from downstream.features.tag_sources import TagInputs, TagSource
+from downstream.features.texts_to_layers import stream_words
+from downstream.heads.saved_head import load_weights
+from downstream.heads.tagger import TaggerDescription, TaggerModel, TagPrediction
+from downstream.predictors.loading import OpenedInputs, Places, open_inputs
+from downstream.texts.offsets import Range, word_ranges
+from downstream.texts.tag_sequences import spans_of
+from downstream.training.fit import predict
+
+_WINDOW_WORDS = 16_384
+
+
+@dataclass(frozen=True)
+class TaggedWord:
+    """A word of a text, its range of characters, and its tag."""
+
+    word: str
+    start: int
+    end: int
+    tag: str
+
+
+@dataclass(frozen=True)
+class TextSpan:
+    """A typed range of characters of a text."""
+
+    type: str
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class TaggedText:
+    """The words of a text with their tags, and its spans; plain tags have no spans."""
+
+    words: tuple[TaggedWord, ...]
+    spans: tuple[TextSpan, ...]
+
+
+@dataclass(frozen=True)
+class RoleFrame:
+    """A predicate of a text, and its arguments."""
+
+    predicate: TextSpan
+    arguments: tuple[TextSpan, ...]
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A sentence to tag, and the index of its predicate."""
+
+    words: list[str]
+    predicate: int = 0
+
+
+class _TaggingHead:
+    """The parts that `Tagger` and `RoleLabeler` share."""
+
+    _has_predicates = False
+    _other = "downstream.RoleLabeler"
+
+    def __init__(
+        self, description: TaggerDescription, model: TaggerModel, inputs: OpenedInputs
+    ) -> None:
+        self.description = description
+        self.labels = description.labels
+        device = "cpu" if inputs.embedder is None else inputs.embedder.device
+        self._model = model.to(device).eval()
+        self._inputs = inputs
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        directory: Path | str,
+        *,
+        model: Path | str | None = None,
+        vectors: Path | str | None = None,
+        device: str | None = None,
+        precision: Precision = "float32",
+    ) -> Self:
+        """Read a trained head.
+
+        Args:
+            directory: a report of `downstream.tag` or `downstream.srl`.
+            model: the path of the biLM, if it has moved.
+            vectors: the path of the word vectors, if they have moved.
+            device: such as "cpu" or "cuda:1"; by default, the accelerator if there is one, else the
+                CPU.
+            precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
+        """
+        directory = Path(directory)
+        description = TaggerDescription.read(directory)
+        if description.has_predicates != cls._has_predicates:
+            raise CheckpointError(
+                f"{directory} was not trained for {cls.__name__}; use {cls._other}"
+            )
+        inputs = open_inputs(description, directory, Places(model, vectors, device, precision))
+        weights = load_weights(description, directory)
+        tagger = description.build()
+        tagger.load_state_dict(weights)
+        return cls(description, tagger, inputs)
+
+    def _tokenize(self, texts: Sequence[str]) -> list[list[str]]:
+        if isinstance(texts, str):
+            raise TypeError("predict takes a list of texts; for one text, pass [text]")
+        split: Callable[[str], list[str]] = str.split
+        if self._inputs.embedder is not None:
+            remedy = "tokenize the texts, and call predict_words"
+            tokenizer = self._inputs.embedder.pretrained.tokenizer
+            split = require_tokenizer(tokenizer, remedy).tokenize
+        sentences = []
+        for i, text in enumerate(texts):
+            words = split(text)
+            if not words:
+                raise CorpusError(f"text {i + 1} of {len(texts)} has no words; remove it")
+            sentences.append(words)
+        return sentences
+
+    def _tag(self, items: Sequence[_Item]) -> Iterator[TagPrediction]:
+        """Yield the prediction for each item; memory is bounded by a window of words."""
+        done = 0
+        for window in windows([item.words for item in items], _WINDOW_WORDS):
+            part = items[done : done + len(window)]
+            done += len(window)
+            yield from predict(self._model, self._source(part))
+
+    def _source(self, items: Sequence[_Item]) -> TagSource:
+        sentences = [item.words for item in items]
+        words = PlainWords.of_texts(sentences)
+        file = words
+        if self._inputs.embedder is not None and self.description.mix_kind != "none":
+            layers = np.concatenate(list(stream_words(self._inputs.embedder, sentences)))
+            file = WordLayersFile(words, layers.astype(np.float16))  # rounded as in a store
+        table = None
+        if self._inputs.vectors is not None:
+            table = self._inputs.vectors.look_up(words.types, self.description.head.unknown)
+        predicates = np.array([item.predicate for item in items])
+        inputs = TagInputs(np.arange(len(items)), predicates if self._has_predicates else None)
+        return TagSource(file, table, inputs, self.description.has_characters)
+
+
+class Tagger(_TaggingHead):
+    """A tagger of raw texts: named entities, chunks or parts of speech."""
+
+    def predict(self, texts: Sequence[str]) -> list[TaggedText]:
+        """Return the tags and spans of each text, with character offsets."""
+        sentences = self._tokenize(texts)
+        predicted = self.predict_words(sentences)
+        return [
+            self._tagged(text, words, tags)
+            for text, words, tags in zip(texts, sentences, predicted, strict=True)
+        ]
+
+    def predict_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+        """Return the tag of each word of tokenized sentences."""
+        for i, words in enumerate(sentences):
+            if isinstance(words, str) or not words:
+                raise CorpusError(f"sentence {i + 1} of {len(sentences)} is not a list of words")
+        items = [_Item(list(words)) for words in sentences]
+        return [prediction.tags for prediction in self._tag(items)]
+
+    def _tagged(self, text: str, words: Sequence[str], tags: Sequence[str]) -> TaggedText:
+        ranges = word_ranges(text, words)
+        spans = _text_spans(text, ranges, tags) if self.description.is_bio else ()
+        return TaggedText(
+            tuple(
+                TaggedWord(text[start:end] or word, start, end, tag)
+                for word, (start, end), tag in zip(words, ranges, tags, strict=True)
+            ),
+            spans,
+        )
+
+
+class RoleLabeler(_TaggingHead):
+    """A semantic role labeler of raw texts."""
+
+    _has_predicates = True
+    _other = "downstream.Tagger"
+
+    def predict(self, texts: Sequence[str]) -> list[list[RoleFrame]]:
+        """Return the frames of each text, with character offsets.
+
+        A word is a predicate if it was one in at least half of its occurrences in training.
+        """
+        sentences = self._tokenize(texts)
+        known = set(self.description.predicate_words)
+        items, owners = [], []
+        for i, words in enumerate(sentences):
+            for k, word in enumerate(words):
+                if word.lower() in known:
+                    items.append(_Item(words, k))
+                    owners.append(i)
+        frames: list[list[RoleFrame]] = [[] for _ in texts]
+        for i, item, prediction in zip(owners, items, self._tag(items), strict=True):
+            frames[i].append(_frame(texts[i], item, prediction.tags))
+        return frames
+
+    def predict_words(
+        self, sentences: Sequence[Sequence[str]], predicates: Sequence[int]
+    ) -> list[tuple[str, ...]]:
+        """Return the tags of tokenized sentences, each with the index of its predicate."""
+        items = []
+        for i, (words, predicate) in enumerate(zip(sentences, predicates, strict=True)):
+            if isinstance(words, str) or not 0 <= predicate < len(words):
+                raise CorpusError(
+                    f"sentence {i + 1} of {len(sentences)} has no word {predicate}; a predicate is "
+                    "an index from 0 into a list of words"
+                )
+            items.append(_Item(list(words), predicate))
+        return [prediction.tags for prediction in self._tag(items)]
+
+
+def _frame(text: str, item: _Item, tags: tuple[str, ...]) -> RoleFrame:
+    ranges = word_ranges(text, item.words)
+    start, end = ranges[item.predicate]
+    arguments = [span for span in _text_spans(text, ranges, tags) if span.type != "V"]
+    return RoleFrame(TextSpan("V", start, end, text[start:end]), tuple(arguments), tags)
+
+
+def _text_spans(text: str, ranges: Sequence[Range], tags: Sequence[str]) -> tuple[TextSpan, ...]:
+    result = []
+    for span in spans_of(tags):
+        start, end = ranges[span.start].start, ranges[span.end - 1].end
+        result.append(TextSpan(span.type, start, end, text[start:end]))
+    return tuple(result)

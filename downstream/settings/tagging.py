@@ -1,0 +1,198 @@
+"""The settings and flags of `downstream.tag`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from bilm.files.sections import Name, PositiveInt, Section, Share
+from downstream.settings.common import (
+    TaskSettings,
+    TrainingPlan,
+    TrainingSettings,
+    WordVectorSettings,
+    batch_size_for,
+)
+from downstream.settings.flags import (
+    MIX_FLAGS,
+    OUTPUT_FLAGS,
+    TRAINING_FLAGS,
+    VALIDATION_FLAGS,
+    VECTOR_FLAGS,
+    Flag,
+    FlagSet,
+)
+
+DEFAULT_TAG_EPOCHS = 15
+DEFAULT_TAG_BATCH_SIZE = 32
+DEFAULT_TAG_LEARNING_RATE = 2e-3
+
+
+class SequenceDataSettings(Section):
+    """The files of tagged sentences."""
+
+    train: Name = Field(description="training sentences, plain or compressed")
+    test: Name = Field(description="test sentences")
+    validation: Name | None = Field(
+        None, description="sentences for early stopping (default: a share of the training file)"
+    )
+    validation_share: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.1,
+        description="share of the training sentences, taken from the end of the file, to use for "
+        "validation if no validation file is given",
+    )
+    unknown_labels: Literal["reject", "keep"] = Field(
+        "reject",
+        description="what to do with labels that do not occur in the training file; those that "
+        "are kept count as errors",
+    )
+
+
+class TagDataSettings(SequenceDataSettings):
+    """The files of `downstream.tag` and their format."""
+
+    format: Literal["columns", "conllu"] | None = Field(
+        None, description="file format (default: conllu for .conllu files, else columns)"
+    )
+    word_column: PositiveInt = Field(1, description="number (from 1) of the column of words")
+    tag_column: Name | None = Field(
+        None,
+        description="number of the column of tags, or upos or xpos in CoNLL-U (default: the last "
+        "column, or upos)",
+    )
+    scheme: Literal["bio", "iob1", "plain"] | None = Field(
+        None,
+        description="bio (checked), iob1 (converted to bio), or plain for tags without spans, such "
+        "as parts of speech (default: plain for CoNLL-U, else bio)",
+    )
+
+
+class TagHeadSettings(WordVectorSettings):
+    """The network that maps the vectors of the words of a sentence to tags."""
+
+    encoder_dim: PositiveInt = Field(128, description="units per direction of the biLSTM")
+    encoder_layers: Annotated[int, Field(ge=1, le=8)] = Field(
+        1, description="number of layers of the biLSTM"
+    )
+    dropout: Share = Field(
+        0.4, description="dropout rate of the inputs and outputs of each layer of the biLSTM"
+    )
+    crf: bool = Field(
+        True,
+        description="a linear-chain CRF; without it, words are classified one by one, and only "
+        "decoding applies the rules of BIO",
+    )
+    characters: bool | None = Field(
+        None,
+        description="add features of the characters of each word, computed by a CNN (default: only "
+        "for the mix `none`)",
+    )
+    character_filters: PositiveInt = Field(64, description="number of filters of this CNN")
+    elmo_at: Literal["input", "output", "both"] = Field(
+        "input", description="concatenate a mix with the input or output of the biLSTM, or both"
+    )
+
+
+class TagTrainingSettings(TrainingSettings):
+    """How a tagger is trained."""
+
+    epochs: PositiveInt | None = Field(
+        None, description=f"maximum number of epochs (default: {DEFAULT_TAG_EPOCHS})"
+    )
+    patience: PositiveInt = Field(
+        4, description="stop after this many epochs without a better validation score"
+    )
+    batch_size: Annotated[int, Field(ge=2)] | None = Field(
+        None,
+        description=f"sentences per step (default: {DEFAULT_TAG_BATCH_SIZE}, fewer for small data "
+        "sets)",
+    )
+    learning_rate: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description=f"peak learning rate; it decays to 0 (default: {DEFAULT_TAG_LEARNING_RATE})",
+    )
+
+
+class SequenceSettings(TaskSettings):
+    """The settings of tasks that tag sentences; a biLM is needed for all mixes but `none`."""
+
+    data: SequenceDataSettings
+    head: TagHeadSettings = TagHeadSettings()
+    train: TagTrainingSettings = TagTrainingSettings()
+
+    @model_validator(mode="after")
+    def _check_sections(self) -> Self:
+        kinds, head = self.mix.kinds, self.head
+        if self.model is None and kinds != ("none",):
+            raise ValueError(
+                f"model is missing, which the mix {', '.join(kinds)} needs; set it, or use the "
+                "mix none"
+            )
+        if "none" in kinds and head.elmo_at != "input":
+            raise ValueError(
+                f"mix.kinds contains 'none', but head.elmo_at is {head.elmo_at!r}; set it to "
+                "'input'"
+            )
+        if "none" in kinds and head.vectors is None and head.characters is False:
+            raise ValueError(
+                "mix.kinds contains 'none', which needs word vectors or characters; set "
+                "head.vectors or head.characters"
+            )
+        if head.elmo_at == "output" and head.vectors is None and not head.characters:
+            raise ValueError(
+                "elmo_at is 'output', which needs word vectors or characters at the input; set "
+                "head.vectors or head.characters"
+            )
+        return self
+
+    @property
+    def head_training(self) -> TrainingPlan:
+        """The settings that concern the training of a head."""
+        return self
+
+    @property
+    def epochs(self) -> int:
+        """The maximum number of epochs."""
+        return self.train.epochs or DEFAULT_TAG_EPOCHS
+
+    @property
+    def learning_rate(self) -> float:
+        """The peak learning rate."""
+        return self.train.learning_rate or DEFAULT_TAG_LEARNING_RATE
+
+    def batch_size(self, num_examples: int) -> int:
+        """Return the number of sentences per step."""
+        return self.train.batch_size or batch_size_for(num_examples, DEFAULT_TAG_BATCH_SIZE)
+
+
+class TagSettings(SequenceSettings):
+    """The settings of `downstream.tag`."""
+
+    data: TagDataSettings
+
+
+SEQUENCE_HEAD_FLAGS = (
+    Flag("--encoder-dim", "head.encoder_dim", int),
+    Flag("--encoder-layers", "head.encoder_layers", int),
+    Flag("--dropout", "head.dropout", float),
+    Flag("--crf", "head.crf", None),
+    Flag("--characters", "head.characters", None),
+    Flag("--character-filters", "head.character_filters", int),
+)
+
+SEQUENCE_FLAGS = (*MIX_FLAGS, *SEQUENCE_HEAD_FLAGS, *VECTOR_FLAGS, *TRAINING_FLAGS)
+
+TAG_FLAGS = FlagSet(
+    TagSettings,
+    (
+        *OUTPUT_FLAGS,
+        *VALIDATION_FLAGS,
+        Flag("--format", "data.format"),
+        Flag("--word-column", "data.word_column", int),
+        Flag("--tag-column", "data.tag_column"),
+        Flag("--scheme", "data.scheme"),
+        Flag("--unknown-labels", "data.unknown_labels"),
+        *SEQUENCE_FLAGS,
+    ),
+)

@@ -1,0 +1,5 @@
+"""The names of the splits of a task."""
+
+from __future__ import annotations
+
+SPLITS = ("train", "validation", "test")

@@ -1,0 +1,223 @@
+"""Tasks that tag sentences: named entities, chunks, parts of speech, and semantic roles.
+
+The labels are those of the training file alone. The validation split, if it has no file, is the
+last part of the training sentences, so that all examples of a sentence are in the same split.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bilm.errors import CorpusError
+from downstream.settings.tagging import SequenceDataSettings, SequenceSettings, TagSettings
+from downstream.tasks.splits import SPLITS
+from downstream.tasks.tag_scores import TagScores, score_tags
+from downstream.texts.tag_sequences import OUTSIDE, bio_labels, type_of
+from downstream.texts.tagged import TaggedExample, TaggedFile, TagReading, read_tagged
+
+if TYPE_CHECKING:
+    from downstream.features.batches import Examples
+    from downstream.features.tag_sources import TagTargets
+    from downstream.heads.saved_head import HeadInputs
+    from downstream.heads.tagger import TaggerDescription, TagPrediction
+    from downstream.tasks.task import Features, Inputs
+
+
+@dataclass(frozen=True)
+class TagSplit:
+    """A split: the name of its file, and its examples."""
+
+    file: str
+    examples: tuple[TaggedExample, ...]
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+
+@dataclass(frozen=True)
+class TaggingTask:
+    """The files of a task by name, its labels, and its splits.
+
+    Spans of the types in `excluded` do not count in scores.
+    """
+
+    files: dict[str, TaggedFile]
+    labels: tuple[str, ...]
+    is_bio: bool
+    splits: dict[str, TagSplit]
+    has_predicates: bool = False
+    excluded: tuple[str, ...] = ()
+
+    def words(self, split: str, example: int) -> tuple[str, ...]:
+        """Return the words of an example."""
+        part = self.splits[split]
+        return self.files[part.file].sentences[part.examples[example].sentence]
+
+    def inputs(self, settings: SequenceSettings) -> Inputs:
+        """Return the sentences of all files as words."""
+        from downstream.features.texts_to_layers import UNLIMITED_WORDS, TextReading
+        from downstream.tasks.task import Inputs
+
+        texts = {name: file.sentences for name, file in self.files.items()}
+        return Inputs(texts, TextReading(True, UNLIMITED_WORDS), "words")
+
+    def examples(self, settings: SequenceSettings, features: Features) -> dict[str, Examples]:
+        """Return the sentences and tags of each split."""
+        from downstream.features.batches import Examples
+        from downstream.features.plain_words import PlainWords
+        from downstream.features.tag_sources import TagInputs, TagSource
+
+        result = {}
+        for name in SPLITS:
+            split = self.splits[name]
+            predicates = [example.predicate or 0 for example in split.examples]
+            inputs = TagInputs(
+                np.array([example.sentence for example in split.examples]),
+                np.array(predicates) if self.has_predicates else None,
+            )
+            file, table = features.files[split.file], features.tables.get(split.file)
+            has_characters = settings.head.characters
+            if has_characters is None:  # by default, only heads without a mix read them
+                has_characters = isinstance(file, PlainWords)
+            source = TagSource(file, table, inputs, has_characters)
+            result[name] = Examples(source, self._targets(split))
+        return result
+
+    def _targets(self, split: TagSplit) -> TagTargets:
+        from downstream.features.tag_sources import TagTargets
+
+        ids = {label: i for i, label in enumerate(self.labels)}
+        tags = [example.tags for example in split.examples]
+        rows = [np.array([ids.get(tag, 0) for tag in row], dtype=np.int64) for row in tags]
+        return TagTargets(tags, rows)
+
+    def describe(self, settings: SequenceSettings, inputs: HeadInputs) -> TaggerDescription:
+        """Return the description of a tagger."""
+        from downstream.heads.tagger import TaggerDescription
+
+        return TaggerDescription(
+            format="bilm-tagger",
+            version=1,
+            bilm=inputs.bilm,
+            vectors=inputs.vectors,
+            vector_dim=inputs.shape.vector_dim,
+            mix_kind=inputs.mix_kind,
+            mix=settings.mix,
+            num_layers=inputs.shape.num_layers,
+            dim=inputs.shape.dim,
+            seed=inputs.seed,
+            labels=self.labels,
+            is_bio=self.is_bio,
+            excluded=self.excluded,
+            has_predicates=self.has_predicates,
+            predicate_words=self.predicate_words(),
+            head=settings.head,
+        )
+
+    def score(self, targets: TagTargets, predictions: Sequence[TagPrediction]) -> TagScores:
+        """Compare the predicted tags with the true ones."""
+        predicted = [prediction.tags for prediction in predictions]
+        return score_tags(targets.tags, predicted, self.is_bio, self.excluded)
+
+    def predicate_words(self) -> tuple[str, ...]:
+        """Return the words that are predicates in at least half of their training occurrences.
+
+        They are in lower case, and used to find predicates in raw text.
+        """
+        if not self.has_predicates:
+            return ()
+        train = self.splits["train"]
+        sentences = self.files[train.file].sentences
+        places = {(e.sentence, e.predicate) for e in train.examples if e.predicate is not None}
+        as_predicate = Counter(sentences[i][k].lower() for i, k in places)
+        in_training = {example.sentence for example in train.examples}
+        total = Counter(word.lower() for i in in_training for word in sentences[i])
+        return tuple(sorted(word for word, n in as_predicate.items() if 2 * n >= total[word]))
+
+    def num_seen(self) -> int:
+        """Return the number of test sentences that also occur in the training split."""
+        train, test = self.splits["train"], self.splits["test"]
+        seen = {self.files[train.file].sentences[e.sentence] for e in train.examples}
+        places = {example.sentence for example in test.examples}
+        return sum(self.files[test.file].sentences[place] in seen for place in places)
+
+
+def read_tagging(settings: TagSettings) -> TaggingTask:
+    """Read and check all tagged sentences."""
+    data = settings.data
+    reading = TagReading(data.format, data.word_column, data.tag_column, data.scheme)
+    files = {name: read_tagged(path, reading) for name, path in paths_of(data).items()}
+    is_bio = reading.scheme_of(Path(data.train)) != "plain"
+    return make_tagging(files, data, is_bio)
+
+
+def paths_of(data: SequenceDataSettings) -> dict[str, str]:
+    """Return the path of each file by its name."""
+    paths = {"train": data.train, "test": data.test}
+    return paths if data.validation is None else {**paths, "validation": data.validation}
+
+
+def make_tagging(
+    files: dict[str, TaggedFile], data: SequenceDataSettings, is_bio: bool
+) -> TaggingTask:
+    """Find the labels and the splits, and reject labels that do not occur in training."""
+    train = files["train"]
+    splits = {name: TagSplit(name, file.examples) for name, file in files.items()}
+    if data.validation is None:
+        splits |= split_off_validation(train, data.validation_share)
+    labels = labels_of(splits["train"].examples, is_bio)
+    if len(labels) < 2:
+        found = labels[0] if labels else "none"
+        raise CorpusError(
+            f"{train.path} has fewer than two labels ({found}); check the column of tags"
+        )
+    if data.unknown_labels == "reject":
+        for name in ("validation", "test"):
+            _reject_unknown(files[splits[name].file], splits[name].examples, labels)
+    return TaggingTask(files, labels, is_bio, {name: splits[name] for name in SPLITS})
+
+
+def labels_of(examples: Sequence[TaggedExample], is_bio: bool) -> tuple[str, ...]:
+    """Return the labels of the examples; for BIO, both B and I of every type."""
+    tags = {tag for example in examples for tag in example.tags}
+    if not is_bio:
+        return tuple(sorted(tags))
+    return bio_labels(sorted({type_of(tag) for tag in tags if tag != OUTSIDE}))
+
+
+def split_off_validation(file: TaggedFile, share: float) -> dict[str, TagSplit]:
+    """Return the training and validation splits: the last sentences are used for validation."""
+    num_sentences = len(file.sentences)
+    if num_sentences < 2:
+        raise CorpusError(
+            f"{file.path} has one sentence; at least two are needed, one of them for validation"
+        )
+    first = num_sentences - min(num_sentences - 1, max(1, round(share * num_sentences)))
+    before = tuple(e for e in file.examples if e.sentence < first)
+    after = tuple(e for e in file.examples if e.sentence >= first)
+    if not before or not after:
+        raise CorpusError(
+            f"{file.path}: the last {num_sentences - first} sentences, which are for validation, "
+            f"have {len(after)} examples, and the others {len(before)}; pass --validation"
+        )
+    return {"train": TagSplit("train", before), "validation": TagSplit("train", after)}
+
+
+def _reject_unknown(
+    file: TaggedFile, examples: Sequence[TaggedExample], labels: tuple[str, ...]
+) -> None:
+    known = set(labels)
+    for example in examples:
+        for i, tag in enumerate(example.tags):
+            if tag not in known:
+                raise CorpusError(
+                    f"{file.place(example, i)}: the label {tag!r} does not occur in the training "
+                    f"file; the known labels are {', '.join(labels[:20])}. Correct it, or pass "
+                    "--unknown-labels keep to count it as an error"
+                )

@@ -1,0 +1,175 @@
+"""Tagged sentences from CoNLL columns and CoNLL-U, plain or compressed.
+
+A line of a CoNLL file is a word and its columns, separated by tabs or spaces; a blank line ends a
+sentence, and lines that start with -DOCSTART- are skipped. Every error names the file and the line:
+a line with fewer or more columns than the first one, an empty tag, and a tag that breaks the rules
+of BIO.
+
+Cost: one pass over the file; the words and tags are kept in memory. Does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bilm.errors import ConfigError, CorpusError
+from bilm.text.lines import LineReader
+from downstream.texts.conllu import COLUMNS, TaggedSentence, read_conllu
+from downstream.texts.tag_sequences import Scheme, bio_from_iob1, find_bad_tag
+
+TagFormat = Literal["columns", "conllu"]
+
+_DOCUMENT_START = "-DOCSTART-"
+
+
+@dataclass(frozen=True)
+class TaggedExample:
+    """The tags of one sentence, by its index, and the line of each tag.
+
+    For semantic roles, `predicate` is the index of the predicate, and a sentence has one example
+    per predicate.
+    """
+
+    sentence: int
+    tags: tuple[str, ...]
+    lines: tuple[int, ...]
+    predicate: int | None = None
+
+
+@dataclass(frozen=True)
+class TaggedFile:
+    """The sentences of a file as words, and their tags."""
+
+    path: str
+    sentences: tuple[tuple[str, ...], ...]
+    examples: tuple[TaggedExample, ...]
+
+    def place(self, example: TaggedExample, index: int) -> str:
+        """Return the file and line of a tag, for error messages."""
+        return f"{self.path}, line {example.lines[index]}"
+
+
+@dataclass(frozen=True)
+class TagReading:
+    """How tagged files are read; columns are numbers from 1, or upos and xpos in CoNLL-U."""
+
+    file_format: TagFormat | None = None
+    word_column: int = 1
+    tag_column: str | None = None  # None: the last column, or upos
+    scheme: Scheme | None = None  # None: plain for CoNLL-U, else bio
+
+    def format_of(self, path: Path) -> TagFormat:
+        """Return the format of a file; by default, it follows from its extension."""
+        if self.file_format is not None:
+            return self.file_format
+        return "conllu" if ".conllu" in path.suffixes[-2:] else "columns"
+
+    def scheme_of(self, path: Path) -> Scheme:
+        """Return the tagging scheme of a file."""
+        if self.scheme is not None:
+            return self.scheme
+        return "plain" if self.format_of(path) == "conllu" else "bio"
+
+
+def read_tagged(path: Path | str, reading: TagReading) -> TaggedFile:
+    """Read a file of tagged sentences; IOB1 is converted to BIO2."""
+    path = Path(path)
+    scheme = reading.scheme_of(path)
+    read = _conllu if reading.format_of(path) == "conllu" else _columns
+    words, examples = [], []
+    for i, sentence in enumerate(read(path, reading)):
+        bad = find_bad_tag(sentence.tags, scheme)
+        if bad is not None:
+            raise CorpusError(f"{path}, line {sentence.lines[bad.place]}: {bad.reason}")
+        tags = bio_from_iob1(sentence.tags) if scheme == "iob1" else sentence.tags
+        words.append(sentence.words)
+        examples.append(TaggedExample(i, tags, sentence.lines))
+    if not words:
+        raise CorpusError(f"{path} has no sentences; expected one word per line")
+    return TaggedFile(str(path), tuple(words), tuple(examples))
+
+
+def _conllu(path: Path, reading: TagReading) -> Iterator[TaggedSentence]:
+    column = reading.tag_column or "upos"
+    if column not in COLUMNS:
+        raise ConfigError(
+            f"--tag-column is {column}, but {path} is in CoNLL-U; use one of {', '.join(COLUMNS)}"
+        )
+    for sentence in read_conllu(path, column):
+        if "_" in sentence.tags:
+            line = sentence.lines[sentence.tags.index("_")]
+            raise CorpusError(f"{path}, line {line} has no tag in the column {column}; add it")
+        yield sentence
+
+
+def _columns(path: Path, reading: TagReading) -> Iterator[TaggedSentence]:
+    words: list[str] = []
+    tags: list[str] = []
+    lines: list[int] = []
+    table = _Columns(path, reading)
+    for number, line in enumerate(LineReader(path).lines(), 1):
+        if not line.strip() or line.startswith(_DOCUMENT_START):
+            if words:
+                yield TaggedSentence(tuple(words), tuple(tags), tuple(lines))
+            words, tags, lines = [], [], []
+            continue
+        word, tag = table.cells(line, number)
+        words.append(word)
+        tags.append(tag)
+        lines.append(number)
+    if words:
+        yield TaggedSentence(tuple(words), tuple(tags), tuple(lines))
+
+
+class _Columns:
+    """The columns of a file; its first line determines the separator and their number."""
+
+    def __init__(self, path: Path, reading: TagReading) -> None:
+        self._path = path
+        self._word = reading.word_column - 1
+        self._tag_column = reading.tag_column
+        self._separator: str | None = None
+        self._num_columns = 0
+
+    def cells(self, line: str, number: int) -> tuple[str, str]:
+        """Return the word and the tag of a line."""
+        if not self._num_columns:
+            self._separator = "\t" if "\t" in line else None
+            self._num_columns = len(line.split(self._separator))
+            self._tag = self._tag_index(number)
+        cells = line.rstrip("\r").split(self._separator)
+        if len(cells) != self._num_columns:
+            separator = "tabs" if self._separator else "spaces"
+            raise CorpusError(
+                f"{self._path}, line {number} has {len(cells)} columns separated by {separator}; "
+                f"the first line has {self._num_columns}. Correct the line"
+            )
+        word, tag = cells[self._word].strip(), cells[self._tag].strip()
+        if not word or not tag:
+            raise CorpusError(
+                f"{self._path}, line {number}: the {'tag' if word else 'word'} is empty; add it, "
+                "or remove the line"
+            )
+        return word, tag
+
+    def _tag_index(self, number: int) -> int:
+        column = self._tag_column or str(self._num_columns)
+        if not column.isdecimal():
+            raise ConfigError(
+                f"--tag-column is {column}; for a file of columns it must be a number from 1"
+            )
+        for flag, value in (("--word-column", self._word + 1), ("--tag-column", int(column))):
+            if not 1 <= value <= self._num_columns:
+                raise CorpusError(
+                    f"{self._path}, line {number} has {self._num_columns} columns, but {flag} is "
+                    f"{value}; use a number from 1 to {self._num_columns}"
+                )
+        if self._word + 1 == int(column):
+            raise ConfigError(
+                f"{self._path}: the words and the tags are both in column {column}; set "
+                "--word-column or --tag-column"
+            )
+        return int(column) - 1

@@ -1,0 +1,84 @@
+"""The head of all systems: standardized layers, a trained mix, and a classifier.
+
+With a hidden layer it classifies texts; without, it is a linear tagger or probe. The mix is
+`gamma * sum_j softmax(w)_j h_j` (`bilm.model.scalar_mix`), which is a scale if there is one layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bilm.model.scalar_mix import ScalarMix
+from downstream.heads.layers import Dropout
+from experiments.comparison.cache import Stored
+
+HIDDEN_DIM = 256  # of the classifier of texts
+
+_ROWS = 4096  # per step of a sum or a prediction
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The mean and the standard deviation of each number of the features: (layers, dim)."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def of(cls, features: Stored, places: npt.NDArray[np.int64]) -> Moments:
+        """Compute the moments of some rows of the features."""
+        total = np.zeros(features.shape[1:])
+        squares = np.zeros(features.shape[1:])
+        for start in range(0, len(places), _ROWS):
+            rows = features[places[start : start + _ROWS]].astype(np.float32)
+            total += rows.sum(axis=0)
+            squares += np.square(rows, out=rows).sum(axis=0)
+        mean = total / len(places)
+        deviation = np.sqrt(np.maximum(squares / len(places) - mean**2, 0)) + 1e-3
+        return cls(torch.from_numpy(mean).float(), torch.from_numpy(deviation).float())
+
+
+class Head(nn.Module):
+    """A classifier of rows of features (rows, layers, dim)."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, moments: Moments, num_classes: int, hidden_dim: int, dropout: float) -> None:
+        super().__init__()
+        num_layers, dim = moments.mean.shape
+        self.register_buffer("mean", moments.mean)
+        self.register_buffer("scale", 1 / moments.deviation)
+        self.mix = ScalarMix(num_layers)
+        parts: list[nn.Module] = [Dropout(dropout)]
+        if hidden_dim:
+            parts += [nn.Linear(dim, hidden_dim), nn.ReLU(), Dropout(dropout)]
+        self.output = nn.Sequential(*parts, nn.Linear(hidden_dim or dim, num_classes))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        shares = self.mix.gamma * F.softmax(self.mix.weights, dim=0)
+        # The mix of standardized layers, without a standardized copy of the rows.
+        weights = shares[:, None] * self.scale  # (layers, dim)
+        mixed = torch.einsum("nld,ld->nd", rows, weights) - (weights * self.mean).sum(dim=0)
+        scores: Tensor = self.output(mixed)
+        return scores
+
+    def shares(self) -> list[float]:
+        """Return the share of each layer in the mix; they sum to 1."""
+        return F.softmax(self.mix.weights.detach(), dim=0).tolist()
+
+    def predict(self, features: Stored) -> npt.NDArray[np.int64]:
+        """Return the class of each row."""
+        self.eval()
+        parts = [np.empty(0, np.int64)]
+        with torch.inference_mode():
+            for start in range(0, len(features), _ROWS):
+                rows = torch.from_numpy(features[start : start + _ROWS].astype(np.float32))
+                parts.append(self(rows).argmax(dim=-1).numpy())
+        return np.concatenate(parts)

@@ -1,0 +1,173 @@
+"""Write docs/comparison.md from the recorded figures.
+
+If the page exists, only the parts between its markers are replaced, so that text around them is
+kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bilm.errors import CheckpointError
+from bilm.files.writing import write_text
+from downstream.reports.pages import new_figure, save_figure
+from experiments.comparison.page_tables import (
+    ALL_LABELS,
+    commands_table,
+    facts_table,
+    losses_paragraph,
+    score_table,
+    share_tables,
+    system_paragraphs,
+    trials_table,
+)
+from experiments.comparison.records import Records
+from experiments.comparison.systems import SYSTEMS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PAGE = ROOT / "docs" / "comparison.md"
+
+START, END = "<!-- figures: {} -->", "<!-- end -->"
+
+UNITS = {
+    "bilm": "loss per word (nats)",
+    "masked_lm": "loss per masked piece (nats)",
+    "char_lms": "loss per character (nats)",
+}
+
+TEMPLATE = """\
+# Comparison with other systems
+
+This page compares the frozen features of a biLM with those of systems that people would use
+instead. All systems that are trained here read the same text in the same order, for the same time
+on the same cores, after a few short trials each. The features are frozen. The heads, their grid of
+settings, the words and the seeds are the same for all systems.
+
+```sh
+python -m experiments.comparison --data DIR --work WORK --minutes N
+```
+
+repeats all measurements and writes this page. It skips stages that are done. The packages of the
+other systems are in `experiments/comparison/requirements.txt`. DIR contains `ag_news/`, `sst5/`,
+`tasks/ner_conll2003/`, `ud_english_ewt/` and `glove/`, as in [results.md](results.md).
+
+<!-- figures: setting -->
+<!-- end -->
+
+## Scores with all labels
+
+<!-- figures: scores -->
+<!-- end -->
+
+AG News and SST-5: mean and maximum of each layer over the words, a trained mix of the layers, one
+hidden layer. CoNLL-2003: a linear tagger, F1 of spans. English-EWT: a linear probe. For AG News,
+all labels are the 59.8% of the training texts that are available, without the tenth that is used
+for validation. A score is the mean ± the standard deviation over the seeds, in percent; a seed
+determines the labelled examples (with less than all labels), the initial weights and the order of
+the batches of the head. Each system was trained once.
+
+## Where other systems are ahead
+
+<!-- figures: losses -->
+<!-- end -->
+
+## Scores with few labels
+
+Smaller shares are stratified, and subsets of larger ones. Early stopping and the choice of settings
+use the whole validation split at every share.
+
+<!-- figures: shares -->
+<!-- end -->
+
+## Speed, memory and size
+
+<!-- figures: facts -->
+<!-- end -->
+
+## Systems
+
+<!-- figures: systems -->
+<!-- end -->
+
+## Learning curves
+
+The losses have different units and cannot be compared with each other. gensim reports no held-out
+loss.
+
+<!-- figures: curves -->
+<!-- end -->
+
+## Trials
+
+Each trial has the same training time. The table shows validation scores with a tenth of the labels.
+
+<!-- figures: trials -->
+<!-- end -->
+
+## Commands and costs
+
+<!-- figures: costs -->
+<!-- end -->
+"""
+
+
+def write_page(work: Path, minutes: float, page: Path = PAGE) -> None:
+    """Replace the figures of the page; write the whole page if it does not exist."""
+    records = Records.read(work)
+    pictures = page.parent / "comparison"
+    pictures.mkdir(parents=True, exist_ok=True)
+    parts = {
+        "setting": _setting(records, minutes),
+        "scores": score_table(records, ALL_LABELS),
+        "losses": losses_paragraph(records),
+        "shares": share_tables(records),
+        "facts": facts_table(records),
+        "systems": system_paragraphs(records),
+        "curves": _plot_curves(records, pictures / "learning_curves.png"),
+        "trials": trials_table(records),
+        "costs": commands_table(records, ((str(work), "WORK"),)),
+    }
+    text = page.read_text(encoding="utf-8") if page.is_file() else TEMPLATE
+    for name, part in parts.items():
+        text = put(text, name, part)
+    write_text(page, text)
+
+
+def put(text: str, name: str, part: str) -> str:
+    """Replace the part between the markers of this name."""
+    start = START.format(name)
+    before, mark, rest = text.partition(start)
+    if not mark or END not in rest:
+        raise CheckpointError(f"the page does not contain the markers {start} and {END}; add them")
+    return f"{before}{start}\n{part}\n{END}{rest.partition(END)[2]}"
+
+
+def _setting(records: Records, minutes: float) -> str:
+    train = records.text["splits"]["train"]
+    versions = ", ".join(f"{name} {number}" for name, number in records.versions().items())
+    places = {(f["cores"], f["machine"], f["python"]) for f in records.facts.values()}
+    machines = "; ".join(f"{c} cores ({m}), Python {p}" for c, m, p in sorted(places))
+    return (
+        f"The text has {train['words']:,} words in {train['sentences']:,} sentences. The training "
+        f"time of each system is {minutes:g} minutes. There are {records.num_seeds()} seeds per "
+        f"head. {machines}. Versions: {versions}."
+    )
+
+
+def _plot_curves(records: Records, path: Path) -> str:
+    """Draw the held-out loss of each system over the training time."""
+    shown = [name for name, points in records.curves.items() if points]
+    if not shown:
+        return "No learning curve was recorded."
+    figure, axes = new_figure(1, len(shown), width=4.2, height=3.4)
+    for name, axis in zip(shown, axes, strict=True):
+        points = records.curves[name]
+        axis.plot(
+            [point["seconds"] / 60 for point in points], [point["loss"] for point in points], "o-"
+        )
+        axis.set(title=SYSTEMS[name].title, xlabel="minutes", ylabel=UNITS.get(name, "loss"))
+        axis.title.set_fontsize(10)
+        axis.grid(alpha=0.3)
+    save_figure(figure, path)
+    return f"![held-out loss over training time]({path.parent.name}/{path.name})"

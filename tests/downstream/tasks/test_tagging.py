@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bilm.errors import CorpusError
+from downstream.settings.tagging import SequenceDataSettings
+from downstream.tasks.tagging import make_tagging
+from downstream.texts.tagged import TaggedExample, TaggedFile
+
+
+def file(path: str, *rows: str, per_sentence: int = 1) -> TaggedFile:
+    """Return a file with one sentence per row of tags; its words are numbered."""
+    sentences = tuple(
+        tuple(f"{path}{i}.{k}" for k in range(len(r.split()))) for i, r in enumerate(rows)
+    )
+    examples = tuple(
+        TaggedExample(i, tuple(row.split()), tuple(range(1, len(row.split()) + 1)))
+        for i, row in enumerate(rows)
+        for _ in range(per_sentence)
+    )
+    return TaggedFile(path, sentences, examples)
+
+
+def data(**changes: Any) -> SequenceDataSettings:
+    return SequenceDataSettings(train="train", test="test", **changes)
+
+
+def test_labels_are_those_of_training() -> None:
+    files = {"train": file("train", "B-X O", "B-Y", "O"), "test": file("test", "I-Y B-X")}
+    task = make_tagging(files, data(validation_share=0.3), is_bio=True)
+    assert task.labels == ("O", "B-X", "I-X", "B-Y", "I-Y")
+    plain = {"train": file("train", "N V", "N", "N"), "test": file("test", "V")}
+    assert make_tagging(plain, data(validation_share=0.3), is_bio=False).labels == ("N", "V")
+
+
+def test_labels_of_the_validation_split_are_not_training_labels() -> None:
+    files = {"train": file("train", "B-X", "O", "B-Z"), "test": file("test", "O")}
+    with pytest.raises(CorpusError, match="train, line 1: the label 'B-Z' does not occur"):
+        make_tagging(files, data(validation_share=0.3), is_bio=True)
+    task = make_tagging(files, data(validation_share=0.3, unknown_labels="keep"), is_bio=True)
+    assert "B-Z" not in task.labels
+
+
+def test_splits_are_disjoint_and_keep_the_examples_of_a_sentence_together() -> None:
+    rows = ["B-X O"] * 10
+    files = {"train": file("train", *rows, per_sentence=3), "test": file("test", "O")}
+    task = make_tagging(files, data(validation_share=0.25), is_bio=True)
+    train, validation = task.splits["train"], task.splits["validation"]
+    assert (len(train), len(validation)) == (24, 6)
+    assert not {e.sentence for e in train.examples} & {e.sentence for e in validation.examples}
+    assert task.words("validation", 0) == ("train8.0", "train8.1")
+
+
+def test_counts_test_sentences_that_occur_in_training() -> None:
+    train = file("a", "B-X", "O", "O O")
+    files = {"train": train, "test": TaggedFile("b", train.sentences, train.examples)}
+    assert make_tagging(files, data(validation_share=0.3), is_bio=True).num_seen() == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [(["O", "O"], "fewer than two labels"), (["B-X"], "has one sentence; at least two")],
+)
+def test_rejects_files_without_enough_data(rows: list[str], message: str) -> None:
+    files = {"train": file("train", *rows), "test": file("test", "O")}
+    with pytest.raises(CorpusError, match=message):
+        make_tagging(files, data(), is_bio=True)

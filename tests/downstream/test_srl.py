@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from bilm.embedding.embedder import Embedder
+from bilm.errors import CheckpointError, CorpusError
+from downstream import RoleLabeler, Tagger
+from downstream.predict import main as predict
+from downstream.srl import main
+from tests.downstream.tag_task import make_tag_place, results, roles, tag_flags, write_roles
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = make_tag_place(tmp_path_factory.mktemp("srl"))
+    assert main(flags(directory, "report")) == 0
+    return directory
+
+
+def flags(place: Path, output: str, *more: str) -> list[str]:
+    common = [f"--model={place / 'model'}", f"--vectors={place / 'vectors.txt'}", "--patience=15"]
+    return tag_flags(place, output, *common, "--epochs=15", *more, suffix=".jsonl")
+
+
+def test_uses_the_predicate_and_excludes_it_from_the_score(place: Path) -> None:
+    tree = results(place, "report")
+    scores = tree["outcomes"][0]["scores"]["test"]
+    assert scores["f1"] > 0.95  # the two predicates of a sentence have different arguments
+    assert set(scores["by_class"]) == {"ARG0"}
+    assert tree["predicates"] == {"train": 120, "validation": 40, "test": 40}
+    assert tree["labels"] == ["O", "B-ARG0", "I-ARG0", "B-V", "I-V"]
+
+
+def test_predicts_frames_with_offsets(place: Path) -> None:
+    labeler = RoleLabeler.from_pretrained(place / "report")
+    (frames, none) = labeler.predict(["cat  sat mat ran on", "the mat"])
+    assert [(f.predicate.text, f.predicate.start) for f in frames] == [("sat", 5), ("ran", 13)]
+    assert [[(a.type, a.text, a.start) for a in f.arguments] for f in frames] == [
+        [("ARG0", "cat", 0)],
+        [("ARG0", "mat", 9)],
+    ]
+    assert none == []
+    tags = labeler.predict_words([["cat", "sat", "mat", "ran", "on"]] * 2, [1, 3])
+    assert tags == [f.tags for f in frames]
+    with pytest.raises(CorpusError, match="sentence 1 of 1 has no word 7"):
+        labeler.predict_words([["a"]], [7])
+    with pytest.raises(CheckpointError, match="was not trained for Tagger"):
+        Tagger.from_pretrained(place / "report")
+
+
+def test_predict_command_reads_standard_input(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"cat sat mat ran on\n")))
+    capsys.readouterr()
+    predict(["--head", str(place / "report"), "--input", "-", "--output", "-"])
+    record = json.loads(capsys.readouterr().out)
+    assert [frame["predicate"]["text"] for frame in record["frames"]] == ["sat", "ran"]
+
+
+def test_second_run_does_not_run_the_bilm(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise AssertionError("the biLM was run")
+
+    monkeypatch.setattr(Embedder, "stream", fail)
+    assert main(flags(place, "again", "--no-crf", "--epochs=1")) == 0
+
+
+def test_overfits_20_examples(place: Path) -> None:
+    path = write_roles(place / "few.jsonl", roles(10, 9))
+    files = [f"--{name}={path}" for name in ("train", "validation", "test")]
+    more = ["--epochs=40", "--patience=40", "--batch-size=5"]
+    assert main([*flags(place, "few", *more), *files]) == 0
+    assert results(place, "few")["outcomes"][0]["scores"]["train"]["f1"] == 1.0

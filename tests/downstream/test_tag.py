@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bilm.embedding.embedder import Embedder
+from bilm.errors import BilmError, CheckpointError, ConfigError, CorpusError
+from downstream import RoleLabeler, Tagger
+from downstream.predict import main as predict
+from downstream.tag import main
+from tests.conftest import ROOT
+from tests.downstream.order_task import FILLERS
+from tests.downstream.tag_task import (
+    make_tag_place,
+    results,
+    sentences,
+    tag_flags,
+    write_columns,
+)
+
+FILES = {
+    "results.json",
+    "report.md",
+    "model_card.md",
+    "curves.png",
+    "mix.png",
+    "errors.jsonl",
+    "tagger.json",
+    "head.safetensors",
+}
+TEST = sentences(40, 3)
+# The vectors of the tiny biLM are small.
+FIT = ["--gamma=20", "--epochs=40", "--patience=40", "--batch-size=5", "--mix-dropout=0"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a tagger on a tiny biLM; the tests share the cached representations."""
+    directory = make_tag_place(tmp_path_factory.mktemp("tag"))
+    more = [*model(directory), *vectors(directory), "--epochs=15", "--patience=15"]
+    assert main(tag_flags(directory, "report", *more)) == 0
+    return directory
+
+
+def model(place: Path) -> list[str]:
+    return [f"--model={place / 'model'}"]
+
+
+def vectors(place: Path) -> list[str]:
+    return [f"--vectors={place / 'vectors.txt'}"]
+
+
+def test_learns_spans_and_writes_the_report(place: Path) -> None:
+    tree = results(place, "report")
+    assert {path.name for path in (place / "report").iterdir()} == FILES
+    scores = tree["outcomes"][0]["scores"]["test"]
+    assert scores["main"] == scores["f1"] > 0.95
+    assert set(scores["by_class"]) == {"LOC", "PER"}
+    assert tree["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    assert tree["sentences"] == {"train": 120, "validation": 40, "test": 40}
+    page = (place / "report" / "report.md").read_text("utf-8")
+    assert "| type (test)" in page
+    assert "## Confused labels" in page
+
+
+def test_second_run_does_not_run_the_bilm(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise AssertionError("the biLM was run")
+
+    monkeypatch.setattr(Embedder, "stream", fail)
+    more = ["--mix=top,none", "--elmo-at=input", "--seeds=2", "--epochs=1", *vectors(place)]
+    assert main(tag_flags(place, "again", *model(place), *more)) == 0
+    assert len(results(place, "again")["outcomes"]) == 4
+    with pytest.raises(AssertionError, match="the biLM was run"):
+        main(tag_flags(place, "other", *model(place), f"--cache={place / 'empty'}"))
+
+
+def test_needs_no_bilm_without_a_mix(place: Path) -> None:
+    assert main(tag_flags(place, "none", "--mix=none", "--patience=8", *vectors(place))) == 0
+    tree = results(place, "none")
+    assert tree["bilm"] is None
+    assert tree["outcomes"][0]["scores"]["test"]["f1"] > 0.9
+    text = "the First  second sat"
+    (tagged,) = Tagger.from_pretrained(place / "none").predict([text])
+    assert [word.start for word in tagged.words] == [0, 4, 11, 18]
+
+
+def test_tagger_gives_the_scores_of_the_report(place: Path) -> None:
+    tagger = Tagger.from_pretrained(place / "report")
+    predicted = tagger.predict_words([[word for word, _ in row] for row in TEST])
+    pairs = [(t, p) for row, tags in zip(TEST, predicted, strict=True)
+             for (_, t), p in zip(row, tags, strict=True)]  # fmt: skip
+    accuracy = sum(t == p for t, p in pairs) / len(pairs)
+    expected = results(place, "report")["outcomes"][0]["scores"]["test"]["accuracy"]
+    assert accuracy == pytest.approx(expected)
+
+
+def test_predicts_raw_text_with_offsets(place: Path) -> None:
+    tagger = Tagger.from_pretrained(place / "report")
+    texts = ["the cat  First second sat", "on a second mat"]
+    one, two = tagger.predict(texts)
+    assert [(s.type, s.text, s.start, s.end) for s in one.spans] == [("PER", "First second", 9, 21)]
+    assert [(s.type, s.text, s.start) for s in two.spans] == [("LOC", "second", 5)]
+    assert [texts[0][w.start : w.end] for w in one.words] == texts[0].split()
+    assert tagger.predict([]) == []
+    with pytest.raises(CorpusError, match="text 2 of 2 has no words"):
+        tagger.predict(["a", " "])
+    with pytest.raises(TypeError, match=r"pass \[text\]"):
+        tagger.predict("a text")
+    with pytest.raises(CheckpointError, match="was not trained for RoleLabeler"):
+        RoleLabeler.from_pretrained(place / "report")
+
+
+def test_predict_command_reads_files_and_standard_input(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "in.txt").write_text("the First second\na second\n", "utf-8")
+    common = ["--head", str(place / "report"), "--input"]
+    predict([*common, str(place / "in.txt"), "--output", str(place / "out.tsv")])
+    lines = (place / "out.tsv").read_text("utf-8").splitlines()
+    assert lines == ["the\tO", "First\tB-PER", "second\tI-PER", "", "a\tO", "second\tB-LOC"]
+    data = b"the First second\na second\n\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    capsys.readouterr()
+    predict([*common, "-", "--output", "-"])
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert records[0]["spans"] == [{"type": "PER", "start": 4, "end": 16, "text": "First second"}]
+    assert records[1]["words"][1] == {"word": "second", "start": 2, "end": 8, "tag": "B-LOC"}
+    with pytest.raises(ConfigError, match=r"must end in \.jsonl or \.tsv"):
+        predict([*common, "-", "--output", str(place / "out.csv")])
+    bad = {b"": "is empty", b"a\n\nb": "line 2 is empty", b"\xff": "line 1 is"}
+    for data, message in bad.items():
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        with pytest.raises(CorpusError, match=f"standard input.* {message}"):
+            predict([*common, "-", "--output", "-"])
+
+
+def test_test_tags_do_not_influence_the_head(place: Path, tmp_path: Path) -> None:
+    shuffled = [[(word, "O") for word, _ in row] for row in TEST]
+    path = write_columns(tmp_path / "shuffled.tsv", shuffled)
+    more = [*model(place), "--epochs=2", f"--cache={place / 'representations'}"]
+    main(tag_flags(place, "with", *more))
+    main(tag_flags(place, "without", *more, f"--test={path}"))
+    heads = [(place / name / "head.safetensors").read_bytes() for name in ("with", "without")]
+    assert heads[0] == heads[1]
+
+
+def test_parts_of_speech_are_scored_by_accuracy(place: Path) -> None:
+    rows = [
+        [(word, "N" if word in FILLERS else "P") for word, _ in row] for row in sentences(60, 4)
+    ]
+    path = write_columns(place / "pos.tsv", rows)
+    files = [f"--train={path}", f"--test={path}", "--scheme=plain", "--no-crf"]
+    files += [*vectors(place), "--epochs=12", "--patience=12"]
+    flags = [*tag_flags(place, "pos", *model(place))[3:], *files]
+    assert main(flags) == 0
+    scores = results(place, "pos")["outcomes"][0]["scores"]["test"]
+    assert scores["main"] == scores["accuracy"] == 1.0
+    assert results(place, "pos")["sentences"] == {"train": 54, "validation": 6, "test": 60}
+    assert Tagger.from_pretrained(place / "pos").predict(["the second"])[0].spans == ()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--mix=trainable"],
+        ["--mix=none"],
+        ["--mix=learned", "--characters", "--no-crf", "--encoder-layers=2"],
+        ["--mix=average", "--elmo-at=both"],
+        ["--mix=trainable", "--elmo-at=output", "--characters"],
+    ],
+)
+def test_overfits_20_examples(place: Path, more: list[str]) -> None:
+    path = write_columns(place / "few.tsv", sentences(20, 9))
+    files = [f"--{name}={path}" for name in ("train", "validation", "test")]
+    flags = tag_flags(place, "few", *model(place), *more, *files, "--overwrite")
+    assert main([*flags, *FIT]) == 0
+    assert results(place, "few")["outcomes"][0]["scores"]["train"]["f1"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "message"),
+    [
+        ("--test", "a X O\nb O\n", "bad.tsv, line 2 has 2 columns"),
+        ("--train", "a X O\nb X I-PER\n", "bad.tsv, line 2: the tag 'I-PER' follows 'O'"),
+        ("--test", "a X O\n\nb X B-ORG\n", "bad.tsv, line 3: the label 'B-ORG' does not occur in"),
+        ("--validation", "a X B-ORG\n", "bad.tsv, line 1: the label 'B-ORG'"),
+        ("--train", "", "bad.tsv has no sentences"),
+        ("--train", "a X O\n\nb X O\n", "has fewer than two labels"),
+        ("--test", "a\0 X O\n", "bad.tsv, line 1 contains a NUL"),
+    ],
+)
+def test_rejects_bad_sentences_before_the_bilm_reads(
+    place: Path, tmp_path: Path, flag: str, text: str, message: str
+) -> None:
+    path = tmp_path / "bad.tsv"
+    path.write_text(text, "utf-8")
+    cache = f"--cache={tmp_path / 'cache'}"
+    with pytest.raises(BilmError, match=message):
+        main([*tag_flags(place, "mistake", *model(place), cache), f"{flag}={path}"])
+    assert not (place / "mistake").exists()
+    assert not (tmp_path / "cache").exists()
+
+
+def test_error_exits_with_2(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.tsv").write_text("a X I-A\n", "utf-8")
+    command = [sys.executable, "-m", "bilm", "tasks", "tag", *tag_flags(place, "no", *model(place))]
+    command.append(f"--train={tmp_path / 'bad.tsv'}")
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2
+    assert "bad.tsv, line 1: the tag 'I-A' starts the sentence" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_keeps_unknown_labels_as_errors(place: Path, tmp_path: Path) -> None:
+    path = write_columns(tmp_path / "test.tsv", [[("the", "O"), ("cat", "B-ORG")], *TEST[:3]])
+    more = [*model(place), f"--test={path}", "--unknown-labels=keep", "--epochs=1"]
+    assert main([*tag_flags(place, "kept"), *more]) == 0
+    scores = results(place, "kept")["outcomes"][0]["scores"]["test"]
+    assert scores["by_class"]["ORG"]["recall"] == 0.0
+    assert "ORG" not in json.dumps(results(place, "kept")["labels"])
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--mix=trainable"], "model is missing"),
+        (["--mix=none", "--no-characters"], "needs word vectors or characters"),
+        (["--mix=none", "--elmo-at=both"], "set it to 'input'"),
+        (["--model=m", "--elmo-at=output"], "needs word vectors or characters"),
+        (["--mix=none", "--scheme=bioes"], "data.scheme"),
+        (["--mix=none", "--device=nowhere"], "the device is 'nowhere'"),
+    ],
+)
+def test_rejects_invalid_settings(place: Path, more: list[str], message: str) -> None:
+    with pytest.raises(BilmError, match=message):
+        main([*tag_flags(place, "mistake"), *more])
+
+
+def test_help_does_not_import_torch() -> None:
+    code = (
+        "import sys, contextlib, io\n"
+        "from downstream.tag import main\n"
+        "from downstream.srl import main as srl\n"
+        "for run in (main, srl):\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "        run(['--help'])\n"
+        "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
