@@ -45,6 +45,7 @@ class ExploreOptions:
     max_words: int
     cache: Path | None
     classifier: Path | None
+    tagger: Path | None
     run: Sequence[Path]
     host: str
     port: int
@@ -112,6 +113,7 @@ def _parse(argv: Sequence[str] | None) -> ExploreOptions:
     add("--text", type=Path, help="a text file or a corpus in which to search; it is indexed first")
     add_index_flags(parser)
     add("--classifier", type=Path, help="a report of `bilm tasks classify` with its trained head")
+    add("--tagger", type=Path, help="a report of `bilm tasks tag` with its trained head")
     add(
         "--run",
         type=Path,
@@ -140,6 +142,7 @@ def _load(options: ExploreOptions) -> Loaded:
     from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder
     from downstream.classifier import TextClassifier
     from downstream.explorer.service import Loaded, scorer_of
+    from downstream.predictors.tagger import Tagger
 
     # One word per call of the encoder, so that answers do not depend on other requests.
     limits = replace(DEFAULT_LIMITS, encoder_words=1)
@@ -153,9 +156,14 @@ def _load(options: ExploreOptions) -> Loaded:
         classifier = TextClassifier.from_pretrained(
             options.classifier, device=options.device, precision=options.precision
         )
+    tagger = None
+    if options.tagger is not None:
+        tagger = Tagger.from_pretrained(
+            options.tagger, device=options.device, precision=options.precision
+        )
     name = Path(options.model).name or options.model
     scorer = scorer_of(embedder.pretrained, embedder)
-    return Loaded(name, embedder, scorer, index, classifier, options.runs)
+    return Loaded(name, embedder, scorer, index, classifier, options.runs, tagger)
 
 
 if __name__ == "__main__":

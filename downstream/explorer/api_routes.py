@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import numpy as np
@@ -53,6 +54,7 @@ def make_router(service: Service) -> APIRouter:
     router.post("/predict")(routes.predict)
     router.post("/neighbours")(routes.neighbours)
     router.post("/classify")(routes.classify)
+    router.post("/tag")(routes.tag)
     router.get("/runs/{number}")(routes.run)
     return router
 
@@ -76,6 +78,7 @@ class _Routes:
             can_score=loaded.scorer is not None,
             index_words=None if loaded.index is None else len(loaded.index),
             classes=None if loaded.classifier is None else list(loaded.classifier.classes),
+            tags=None if loaded.tagger is None else list(loaded.tagger.labels),
             runs=[run.name for run in loaded.runs],
         )
 
@@ -155,6 +158,13 @@ class _Routes:
                 )
                 for text in explained
             ]
+        )
+
+    async def tag(self, request: schemas.TagRequest) -> schemas.TagAnswer:
+        """Return the tag of each word, and the spans."""
+        tagged = await self._service.tags(request.texts)
+        return schemas.TagAnswer(
+            texts=[schemas.TaggedTextEntry.model_validate(asdict(text)) for text in tagged]
         )
 
     async def run(self, number: schemas.RunNumber) -> schemas.RunSeries:

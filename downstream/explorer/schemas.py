@@ -192,6 +192,43 @@ class ClassifyAnswer(BaseModel):
     texts: list[ClassifiedText]
 
 
+class TagRequest(Request):
+    """Texts to tag; each is one sentence."""
+
+    texts: Annotated[list[Text], Field(min_length=1)]
+
+
+class TaggedWordEntry(BaseModel):
+    """A word, its range of characters in the text, and its tag."""
+
+    word: str
+    start: int
+    end: int
+    tag: str
+
+
+class SpanEntry(BaseModel):
+    """A typed range of characters."""
+
+    type: str
+    start: int
+    end: int
+    text: str
+
+
+class TaggedTextEntry(BaseModel):
+    """The words of a text and its spans; plain tags have no spans."""
+
+    words: list[TaggedWordEntry]
+    spans: list[SpanEntry]
+
+
+class TagAnswer(BaseModel):
+    """One entry per text."""
+
+    texts: list[TaggedTextEntry]
+
+
 class ModelDescription(BaseModel):
     """What the service can do."""
 
@@ -202,6 +239,7 @@ class ModelDescription(BaseModel):
     can_score: bool
     index_words: int | None
     classes: list[str] | None
+    tags: list[str] | None
     runs: list[str]
 
 

@@ -31,6 +31,7 @@ from downstream.explorer.limits import RequestLimits
 from downstream.explorer.metrics import Metrics
 from downstream.explorer.runs import RunCurves
 from downstream.explorer.sentences import SentenceParser, UnavailableError
+from downstream.predictors.tagger import TaggedText, Tagger
 
 T = TypeVar("T")
 
@@ -47,6 +48,7 @@ class Loaded:
     index: OccurrenceIndex | None = None
     classifier: TextClassifier | None = None
     runs: Sequence[RunCurves] = ()
+    tagger: Tagger | None = None
 
     @property
     def pretrained(self) -> PretrainedBiLm:
@@ -90,6 +92,7 @@ class Service:
             "score": self._score,
             "predict": self._predict,
             "classify": self._classify,
+            "tag": self._tag,
             "search": lambda searches: [search() for search in searches],
         }
         for name, compute in operations.items():
@@ -126,6 +129,12 @@ class Service:
         self.classifier()
         num_words = SentenceParser(None, self.limits).check_texts(texts)
         return await self._batchers["classify"].submit(texts, num_words)
+
+    async def tags(self, texts: Sequence[str]) -> list[TaggedText]:
+        """Return the tagged words and the spans of each text."""
+        self.tagger()
+        num_words = SentenceParser(None, self.limits).check_texts(texts)
+        return await self._batchers["tag"].submit(texts, num_words)
 
     async def search(self, search: Callable[[], Any]) -> Any:
         """Run a search in the index; it waits for its turn like other computations."""
@@ -166,6 +175,15 @@ class Service:
             )
         return self.loaded.classifier
 
+    def tagger(self) -> Tagger:
+        """Return the tagger, or raise UnavailableError."""
+        if self.loaded.tagger is None:
+            raise UnavailableError(
+                "this service has no tagger; start it with --tagger DIR, a report of "
+                "`bilm tasks tag`"
+            )
+        return self.loaded.tagger
+
     def _require_scorer(self) -> Scorer:
         if self.loaded.scorer is None:
             raise UnavailableError(
@@ -188,6 +206,10 @@ class Service:
     def _classify(self, texts: Sequence[str]) -> list[ExplainedText]:
         classifier = self.classifier()
         return [classifier.explain(text) for text in texts]
+
+    def _tag(self, texts: Sequence[str]) -> list[TaggedText]:
+        tagger = self.tagger()
+        return [tagger.predict([text])[0] for text in texts]
 
 
 def formed(layers: Layers, output: Output) -> npt.NDArray[Any]:

@@ -1,30 +1,51 @@
-// The probabilities of a trained classifier, and the attention to each word.
+// The probabilities of a trained classifier with the attention to each word, and tags of words.
 
 import { post, report } from "./api.js";
 import { clamp, el, sentenceForm } from "./dom.js";
 
 export function classifierView(model) {
-  if (model.classes === null) {
+  if (model.classes === null && model.tags === null) {
     return el(
       "p",
       {},
       "There is no classifier. Train one with ",
       el("code", {}, "bilm tasks classify"),
+      " or ",
+      el("code", {}, "bilm tasks tag"),
       " and start the explorer with ",
-      el("code", {}, "bilm explore --classifier DIR"),
+      el("code", {}, "--classifier DIR"),
+      " or ",
+      el("code", {}, "--tagger DIR"),
     );
   }
-  const result = el("div", { id: "classified", "aria-live": "polite" });
+  const classifier = ["classifier", "Text", "Classify", "/v1/classify", describe];
+  const tagger = ["tagger", "Sentence to tag", "Tag", "/v1/tag", describeTags];
+  return el(
+    "div",
+    {},
+    model.classes === null ? null : form(...classifier),
+    model.tags === null ? null : form(...tagger),
+  );
+}
 
-  function submit(text) {
-    return report(async (isLast) => {
-      const answer = await post("/v1/classify", { texts: [text] });
-      if (isLast()) result.replaceChildren(...describe(answer.texts[0]));
+// A form for one text, and the description of the answer to it.
+function form(id, label, button, path, description) {
+  const result = el("div", { id: `${id}-result`, "aria-live": "polite" });
+  const submit = (text) =>
+    report(async (isLast) => {
+      const answer = await post(path, { texts: [text] });
+      if (isLast()) result.replaceChildren(...description(answer.texts[0]));
     });
-  }
+  return el("section", {}, sentenceForm(id, [label], [""], button, submit), result);
+}
 
-  const form = sentenceForm("classifier", ["Text"], [""], "Classify", submit);
-  return el("div", {}, form, result);
+function describeTags({ words, spans }) {
+  const shown = words.map(({ word, tag }) =>
+    el("span", { class: "word", heat: tag === "O" ? 0 : 0.5 }, word, el("small", {}, tag)),
+  );
+  const rows = spans.map(({ type, text }) => el("li", {}, el("strong", {}, type), ` ${text}`));
+  const list = rows.length ? [el("h2", {}, "Spans"), el("ul", {}, rows)] : [];
+  return [el("h2", {}, "Tags"), el("div", { class: "words" }, shown), ...list];
 }
 
 function describe({ label, probabilities, words, weights }) {

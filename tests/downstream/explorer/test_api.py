@@ -147,6 +147,7 @@ def test_describes_itself(client: TestClient) -> None:
         ("/v1/predict", {"sentence": "a", "position": 1}, 422, "position is 1"),
         ("/v1/predict", {"sentence": "a", "position": 0, "count": 101}, 422, "less than or equal"),
         ("/v1/classify", {"texts": ["a"]}, 404, "no classifier"),
+        ("/v1/tag", {"texts": ["a"]}, 404, "no tagger"),
         ("/v1/nothing", {}, 404, "Not Found"),
     ],
 )

@@ -26,6 +26,7 @@ OPERATIONS = (
     "POST /v1/neighbours",
     "POST /v1/predict",
     "POST /v1/score",
+    "POST /v1/tag",
 )
 MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)
 WITHOUT_INPUT = ("/healthz", "/metrics", "/v1/model")  # no invalid requests can be derived

@@ -16,11 +16,14 @@ from bilm.embedding.embedder import Embedder
 from bilm.embedding.scorer import Scorer
 from downstream.classifier import TextClassifier
 from downstream.classify import main as classify
+from downstream.predictors.tagger import Tagger
+from downstream.tag import main as tag
 from tests.bilm.embedding.elmo_models import tiny
 from tests.downstream.explorer.browser import chromium
 from tests.downstream.explorer.serving import Server, serving
 from tests.downstream.explorer.small_models import write_text
 from tests.downstream.order_task import write_csv
+from tests.downstream.tag_task import make_tag_place, tag_flags
 from tests.downstream.topic_task import topic_texts
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
@@ -41,6 +44,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags += ["--test", str(directory / "train.csv"), "--head", "attention", "--mix", "average"]
     flags += ["--epochs", "1", "--encoder-dim", "8", "--cache", str(directory / "cache")]
     classify([*flags, "--output", str(directory / "report"), "--seeds", "1", "--device", "cpu"])
+    (directory / "tagging").mkdir()
+    own = make_tag_place(directory / "tagging")
+    tag([*tag_flags(own, "report", "--device=cpu"), f"--model={own / 'model'}"])
     (directory / "run").mkdir()
     add_metrics(directory, 1, 50.0)
     add_metrics(directory, 2, 40.0)
@@ -59,6 +65,7 @@ def add_metrics(directory: Path, step: int, perplexity: float) -> None:
 def server(place: Path) -> Iterator[Server]:
     flags = ["--text", str(place / "text.txt"), "--cache", str(place / "indexes")]
     flags += ["--classifier", str(place / "report"), "--run", str(place / "run")]
+    flags += ["--tagger", str(place / "tagging" / "report")]
     with serving(place / "model", *flags) as own:
         yield own
 
@@ -187,7 +194,7 @@ def test_compare_shows_cosines(page: Any) -> None:
 
 def test_classifier_shows_probabilities_and_attention(page: Any, place: Path) -> None:
     view = open_tab(page, "Classifier")
-    view.get_by_role("textbox").fill("the bank near water")
+    view.get_by_role("textbox", name="Text").fill("the bank near water")
     view.get_by_role("button", name="Classify").click()
     view.get_by_role("heading", name="Attention").wait_for()
     expected = TextClassifier.from_pretrained(place / "report", device="cpu").explain(
@@ -198,6 +205,19 @@ def test_classifier_shows_probabilities_and_attention(page: Any, place: Path) ->
     assert expected.weights is not None
     weights = [float(t.rstrip("%")) / 100 for t in view.locator(".word small").all_inner_texts()]
     np.testing.assert_allclose(weights, expected.weights, atol=6e-3)
+
+
+def test_tagger_shows_tags_and_spans(page: Any, place: Path) -> None:
+    view = open_tab(page, "Classifier")
+    view.get_by_role("textbox", name="Sentence to tag").fill("First second sat")
+    view.get_by_role("button", name="Tag").click()
+    view.get_by_role("heading", name="Tags").wait_for()
+    tagger = Tagger.from_pretrained(place / "tagging" / "report", device="cpu")
+    (expected,) = tagger.predict(["First second sat"])
+    shown = [text.split("\n") for text in view.locator("#tagger-result .word").all_inner_texts()]
+    assert shown == [[word.word, word.tag] for word in expected.words]
+    spans = view.locator("#tagger-result li").all_inner_texts()
+    assert spans == [f"{span.type} {span.text}" for span in expected.spans]
 
 
 def test_runs_update_while_training(page: Any, place: Path) -> None:
