@@ -3,11 +3,12 @@
 All contenders use one thread per process and take turns; while one runs, the others are stopped:
 - isolated: the step of benchmarks/step.py in this process, without DeepSpeed and without loading;
 - one rank, two ranks: real runs under `deepspeed`, with the batch of the configuration;
+- two ranks, twice the batch: each rank has as many rows as the one rank;
 - the product peak of one process and of two processes at the same time.
 
-Prints one JSON line per ratio: one rank compared with the isolated step, and two ranks compared
-with one, next to the ratio of the product peaks, which limits it. Rounds are repeated until the
-ratios are steady. A ratio that stays too noisy is marked.
+Prints one JSON line per ratio: one rank compared with the isolated step, and two ranks (with both
+batches) compared with one, next to the ratio of the product peaks, which limits it. Rounds are
+repeated until the ratios are steady. A ratio that stays too noisy is marked.
 """
 
 from __future__ import annotations
@@ -133,14 +134,15 @@ class Ranks:
 
 
 @contextmanager
-def ranks_of(name: str, corpus: Path, output: Path, count: int) -> Iterator[Ranks]:
-    """Start a run of `count` ranks, and kill it at the end."""
+def ranks_of(name: str, corpus: Path, output: Path, count: int, batch: int) -> Iterator[Ranks]:
+    """Start a run of `count` ranks with a global batch of `batch` rows, and kill it at the end."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     deepspeed = str(Path(sys.executable).parent / "deepspeed")
     command = [deepspeed, "--quiet", f"--num_gpus={count}", f"--master_port={port}"]
     command += [str(ROOT / "launch" / "pretrain.py"), "--config", name, *OVERRIDES]
     command += [f"data.corpus={corpus}", f"train.output_dir={output}"]
+    command.append(f"deepspeed.train_batch_size={batch}")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     process = psutil.Popen(
         command,
@@ -181,16 +183,25 @@ def peak_of(processes: Sequence[subprocess.Popen[str]]) -> float:
     return sum(float(process.stdout.readline()) for process in processes if process.stdout)
 
 
-PAIRS = (("one rank", "isolated"), ("two ranks", "one rank"), ("two peaks", "one peak"))
+TWICE = "two ranks, twice the batch"
+PAIRS = (
+    ("one rank", "isolated"),
+    ("two ranks", "one rank"),
+    (TWICE, "one rank"),
+    ("two peaks", "one peak"),
+)
 
 
 def measure(name: str, directory: Path, bounds: Bounds, seconds: float) -> None:
     """Measure one configuration and print its figures."""
     corpus = directory / "corpus"
     with ExitStack() as stack:
-        one, two = (
-            stack.enter_context(ranks_of(name, corpus, directory / f"{name}-{count}", count))
-            for count in (1, 2)
+        batch = load_config(name).deepspeed.train_batch_size
+        one, two, twice = (
+            stack.enter_context(
+                ranks_of(name, corpus, directory / f"{name}-{count}-{rows}", count, rows)
+            )
+            for count, rows in ((1, batch), (2, batch), (2, 2 * batch))
         )
         peaks = stack.enter_context(peak_processes())
         isolated = Isolated(name, corpus)
@@ -201,6 +212,7 @@ def measure(name: str, directory: Path, bounds: Bounds, seconds: float) -> None:
                 "one rank": one.words_per_second(seconds),
                 "one peak": peak_of(peaks[:1]),
                 "two ranks": two.words_per_second(seconds),
+                TWICE: twice.words_per_second(seconds),
                 "two peaks": peak_of(peaks),
             }
 
@@ -208,13 +220,15 @@ def measure(name: str, directory: Path, bounds: Bounds, seconds: float) -> None:
             return [[speeds[a] / speeds[b] for speeds in taken] for a, b in PAIRS]
 
         taken = steady_rounds(take_round, ratios_of, bounds)
-    of_rank, of_ranks, of_peaks = (summary(r, bounds.max_spread) for r in ratios_of(taken))
-    for contender in ("isolated", "one rank", "two ranks"):
+    summaries = [summary(r, bounds.max_spread) for r in ratios_of(taken)]
+    for contender in ("isolated", "one rank", "two ranks", TWICE):
         speed = statistics.median(speeds[contender] for speeds in taken)
         figure("deepspeed_step", config=name, contender=contender, words_per_second=speed)
-    figure("deepspeed_step", config=name, name=PAIRS[0][0], than=PAIRS[0][1], **of_rank)
-    limit = {"peak_times": of_peaks["times"], "peak_range": of_peaks["range"]}
-    figure("deepspeed_step", config=name, name=PAIRS[1][0], than=PAIRS[1][1], **of_ranks, **limit)
+    of_peaks = summaries.pop()
+    peaks_too = {"peak_times": of_peaks["times"], "peak_range": of_peaks["range"]}
+    for (contender, other), ratios in zip(PAIRS, summaries, strict=False):
+        limit = {} if other == "isolated" else peaks_too
+        figure("deepspeed_step", config=name, name=contender, than=other, **ratios, **limit)
 
 
 def main() -> None:
