@@ -99,7 +99,7 @@ _LIMITS = (
     "events of recent years. Views of past centuries on gender, race and religion are part of it.",
     "Words are tokenized by the rules of moses: `don 't`, not `do n't`.",
     "It knows no other language than English.",
-    "Weights are stored in float16.",
+    "Weights are stored in float16, except those of the character CNN and the projection of words.",
 )
 
 

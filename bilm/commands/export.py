@@ -98,7 +98,7 @@ def _parse() -> Arguments:
         "--dtype",
         choices=get_args(WeightType),
         default="float32",
-        help="type of the weights of --model; float16 halves the size (default: float32)",
+        help="type of the weights of --model; float16 almost halves the size (default: float32)",
     )
     parser.add_argument("--card", type=Path, metavar="FILE", help="JSON file for the model card")
     parser.add_argument(

@@ -212,7 +212,7 @@ class PretrainedBiLm:
             directory: an existing model is rejected unless `overwrite` is set; any other directory
                 with files is always rejected.
             overwrite: replace an existing model.
-            dtype: "float16" halves the size and rounds the weights.
+            dtype: "float16" almost halves the size and rounds the weights.
             card: the content of README.md; by default, what the model itself tells.
             push_to_hub: a repository of the Hugging Face Hub, such as "owner/name", to which the
                 files are written too.

@@ -1,6 +1,8 @@
 """Read and write the files of a model directory: `config.json`, and the weights in safetensors.
 
-Weights are stored as float32, or as float16 at half the size; they are always read as float32.
+Weights are stored as float32, or as float16 at about half the size, and are always read as float32.
+With float16, the few weights of the encoder outside its highways stay in float32: rounding them
+would change vectors more than rounding all others does.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from bilm.pretrained.tensors import TensorFile, save_tensors
 from bilm.text.tokenizers import TokenizerSpec
 
 _TYPES: dict[WeightType, torch.dtype] = {"float32": torch.float32, "float16": torch.float16}
+
+_ENCODER, _HIGHWAYS = "encoder.", "encoder.highways."
 
 _STORED_TYPES = ("F32", "F16")
 
@@ -68,7 +72,9 @@ def stored_weights(model: BiLm, dtype: WeightType) -> dict[str, Tensor]:
     """Return the weights as they are stored; values that float16 cannot represent are rejected."""
     stored = {}
     for name, parameter in model.named_parameters():
-        tensor = parameter.detach().cpu().to(_TYPES[dtype]).contiguous()
+        is_kept = name.startswith(_ENCODER) and not name.startswith(_HIGHWAYS)
+        own_type = torch.float32 if is_kept else _TYPES[dtype]
+        tensor = parameter.detach().cpu().to(own_type).contiguous()
         if dtype != "float32" and not bool(torch.isfinite(tensor).all()):
             raise CheckpointError(
                 f"the weight {name!r} has values that {dtype} cannot represent; store float32"

@@ -12,7 +12,7 @@ from bilm.pretrained.checksums import verify_checksums
 
 # The SHA-256 of the checksums of each model.
 MODELS = {
-    "english-small": "2619eee33e143e3584fba6313a8231d3eb6434f9c39ccb24379bddcf06da5add",
+    "english-small": "e405ce534aa83ff8c959ec0e57e82c616891727efe555d267317c5236392baa6",
 }
 
 _PACKAGE = Path(__file__).resolve().parents[1]
