@@ -74,6 +74,11 @@ class TrainingSettings(Section):
         description="number of heads to train per mix, each with its own seed; the mean and "
         "standard deviation are reported",
     )
+    share: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0,
+        description="share of the training examples to train on, the same for all heads; scores of "
+        "the training split are those of all its examples",
+    )
     epochs: PositiveInt | None = Field(
         None,
         description="maximum number of epochs (default: 12 for mean, max and mean_max, else 6)",

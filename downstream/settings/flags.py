@@ -91,6 +91,7 @@ VECTOR_FLAGS = (
 TRAINING_FLAGS = (
     Flag("--seed", "train.seed", int),
     Flag("--seeds", "train.num_seeds", int),
+    Flag("--train-share", "train.share", float),
     Flag("--epochs", "train.epochs", int),
     Flag("--patience", "train.patience", int),
     Flag("--batch-size", "train.batch_size", int),

@@ -21,6 +21,7 @@ from bilm.pretrained.digests import model_digest
 from bilm.pretrained.locations import locate
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import Examples, FeatureShape
+from downstream.features.drawn_examples import draw_examples
 from downstream.features.plain_words import PlainWords
 from downstream.features.store import open_stores
 from downstream.features.texts_to_layers import Texts
@@ -228,7 +229,7 @@ def _train_one(
     model = description.build().to(choose_device(settings.device))
     history = fit(
         model,
-        examples["train"],
+        draw_examples(examples["train"], settings.train.share, settings.train.seed),
         examples["validation"],
         settings.head_training,
         description.seed,
