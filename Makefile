@@ -8,7 +8,7 @@ DATA := ../shared/data
 DEMO_TASK := --train $(DEMO)/text/train.csv --test $(DEMO)/text/test.csv --tokenized \
 	--model $(DEMO)/run/best --epochs 20 --patience 20 --learning-rate 0.01 --seeds 2 --overwrite
 
-.PHONY: help install demo test check wheel bench gpu chaos cluster results clean
+.PHONY: help install demo test check wheel bench gpu chaos cluster results tasks clean
 
 help:                       ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## */\1\t/' | expand -t 12
@@ -66,6 +66,9 @@ cluster: .venv/.dev         ## run launchers and network faults on simulated mac
 
 results: .venv/.installed   ## repeat the experiments of docs/results.md (hours; DATA=DIR has the texts)
 	$(BIN)/python -m experiments.results --data $(DATA)
+
+tasks: .venv/.installed     ## measure the tasks of the paper and write docs/tasks.md (hours; DATA=DIR has the data)
+	$(BIN)/python -m experiments.task_table --data $(DATA)
 
 clean:                      ## delete the output of the demo, default runs and caches
 	rm -rf $(DEMO) runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -56,6 +56,12 @@ def prepare(data: Path, output: Path) -> None:
     _write_lines(output / "news.txt", [text for _, text in train] + list(reuters))
     reviews = LineReader(data / "lm/imdb_unlabelled.txt.gz").lines()
     _write_lines(output / "films.txt", map(clean, itertools.islice(reviews, NUM_REVIEWS)))
+    prepare_sst5(data, output)
+
+
+def prepare_sst5(data: Path, output: Path) -> None:
+    """Write the sentences of SST-5 with their labels."""
+    output.mkdir(parents=True, exist_ok=True)
     for name in ("train", "dev", "test"):
         _write_csv(output / f"sst5_{name}.csv", sst5(data / f"sst5/stsa.fine.{name}"))
 

@@ -25,14 +25,13 @@ from downstream.reports.pages import (
     save_figure,
 )
 from downstream.settings.sections import RECURRENT_HEADS
+from experiments.marked_pages import put_part
 
 ROOT = Path(__file__).resolve().parents[1]
 
 PAGE = ROOT / "docs" / "results.md"
 
 PICTURES = ROOT / "docs" / "results"
-
-START, END = "<!-- figures: {} -->", "<!-- end -->"
 
 # The best published accuracies of small biLMs that were trained on AG News alone.
 PUBLISHED = {"trainable": 0.889, "frozen": 0.883, "learned": 0.905}
@@ -61,7 +60,7 @@ def write_page(work: Path) -> None:
         if missing:
             print(f"{part.name}: kept, because these stages are not done: {', '.join(missing)}")
         else:
-            text = _put(text, part.name, part.write(work))
+            text = put_part(text, part.name, part.write(work), PAGE)
     write_text(PAGE, text)
 
 
@@ -74,14 +73,6 @@ def _analysis(name: str) -> Part:
         return f"{table}\n\n![{name}](results/{name}.png)".lstrip()
 
     return Part(name, write, (name,))
-
-
-def _put(text: str, name: str, part: str) -> str:
-    start = START.format(name)
-    before, mark, rest = text.partition(start)
-    if not mark or END not in rest:
-        raise CheckpointError(f"{PAGE} does not contain the markers {start} and {END}; add them")
-    return f"{before}{start}\n{part}\n{END}{rest.partition(END)[2]}"
 
 
 def _table_lines(report: str) -> Iterator[str]:

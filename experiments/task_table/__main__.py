@@ -1,0 +1,78 @@
+"""Measure the tasks of the ELMo paper: `python -m experiments.task_table --data DIR --work DIR`.
+
+For every task, heads with and without a frozen biLM are trained with the same settings. Every
+command runs once; run this again after an interruption to resume. At the end, the tables and plots
+of docs/tasks.md are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from bilm.distributed.process import num_cores
+from bilm.errors import ConfigError, run_command
+from experiments.prepare_texts import prepare_sst5
+from experiments.task_table.heads import VECTORS, Runner, all_heads
+from experiments.task_table.page import write_page
+from experiments.task_table.plan import TASKS, TEXTS, TaskPlan
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run all commands that are not done, then write the page."""
+    arguments = _parser().parse_args(argv)
+    plans = [plan for plan in TASKS if plan.name in arguments.tasks]
+    if arguments.jobs < 1:
+        raise ConfigError(f"--jobs is {arguments.jobs}; it must be at least 1")
+    _check_data(arguments.data, arguments.work, plans)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if not arguments.write_only:
+        if any(plan.name == "sst5" for plan in plans):
+            prepare_sst5(arguments.data, arguments.work / TEXTS)
+        runner = Runner(arguments.data, arguments.work, arguments.model, arguments.jobs)
+        runner.run(list(all_heads(plans)))
+    write_page(arguments.work)
+    return 0
+
+
+def _check_data(data: Path, work: Path, plans: Sequence[TaskPlan]) -> None:
+    """Reject a data directory that lacks a file."""
+    paths = [path for plan in plans for path in plan.paths(data, work) if path is not None]
+    missing = [path for path in paths if TEXTS not in path.parts and not path.is_file()]
+    if not (data / VECTORS).is_file():
+        missing.append(data / VECTORS)
+    if missing:
+        raise ConfigError(f"{', '.join(map(str, missing))} does not exist; see docs/tasks.md")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.task_table",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = [plan.name for plan in TASKS]
+    parser.add_argument("--data", type=Path, required=True, help="directory of the task data")
+    parser.add_argument(
+        "--work", type=Path, default=Path("results/tasks"), help="directory for all output"
+    )
+    parser.add_argument("--model", default="english-small", help="the biLM (default: %(default)s)")
+    parser.add_argument(
+        "--tasks", nargs="+", default=names, choices=names, help="tasks to run (default: all)"
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=num_cores(),
+        help="commands to run at a time, each with one thread (default: the number of cores)",
+    )
+    parser.add_argument(
+        "--write-only", action="store_true", help="only write the page from existing results"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    run_command(main)

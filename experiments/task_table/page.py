@@ -1,0 +1,148 @@
+"""Write the tables of docs/tasks.md from the results of the heads."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from bilm.files.writing import write_text
+from downstream.reports.pages import markdown_table, new_figure, percent, save_figure
+from experiments.marked_pages import put_part
+from experiments.task_table.heads import Heads
+from experiments.task_table.outcomes import HeadResults, epochs_to_reach, read_results
+from experiments.task_table.plan import AT_INPUT, BASELINE, SHARES, TASKS, VARIANTS, TaskPlan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+PAGE = ROOT / "docs" / "tasks.md"
+
+PICTURE = ROOT / "docs" / "results" / "task_mixes.png"
+
+Results = dict[str, HeadResults]  # by variant
+
+
+def write_page(work: Path) -> None:
+    """Replace the tables between the markers of the page by those of finished tasks."""
+    complete: list[tuple[TaskPlan, Results]] = []
+    for plan in TASKS:
+        read = {variant: read_results(work, Heads(plan, variant)) for variant in VARIANTS}
+        results = {variant: own for variant, own in read.items() if own is not None}
+        if len(results) == len(VARIANTS):
+            complete.append((plan, results))
+        else:
+            print(f"{plan.name}: not finished, so it is left out of the page")
+    if not complete:
+        return
+    plot_mixes(complete)
+    text = PAGE.read_text(encoding="utf-8")
+    for name, write in PARTS.items():
+        text = put_part(text, name, write(complete), PAGE)
+    text = put_part(text, "task_shares", shares_table(complete, work), PAGE)
+    write_text(PAGE, text)
+
+
+def best_variant(results: Results) -> str:
+    """Return the place of ELMo with the best validation score."""
+    places = [variant for variant in VARIANTS if variant != BASELINE]
+    return max(places, key=lambda variant: results[variant].score("validation")[0])
+
+
+def main_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
+    """Return the table of baselines and ELMo, beside the figures of the paper."""
+    head = ["task", "score", "seeds", "baseline", "+ ELMo", "gain", "errors removed"]
+    rows = [[*head, "paper: baseline", "paper: + ELMo"]]
+    for plan, results in complete:
+        (base, base_spread), (elmo, spread) = (
+            results[variant].score("test") for variant in (BASELINE, best_variant(results))
+        )
+        paper = plan.paper
+        rows.append(
+            [
+                plan.title,
+                plan.score,
+                str(plan.seeds),
+                percent(base, base_spread),
+                percent(elmo, spread),
+                f"{100 * (elmo - base):+.2f}",
+                f"{100 * (elmo - base) / (1 - base):.1f}%",
+                "" if paper is None else f"{paper.baseline} ({paper.data})",
+                "" if paper is None else f"{paper.elmo}",
+            ]
+        )
+    return markdown_table(rows)
+
+
+def places_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
+    """Return the test scores with ELMo at the input, at the output, and at both."""
+    rows = [["task", *VARIANTS]]
+    for plan, results in complete:
+        rows.append([plan.title, *(percent(*results[v].score("test")) for v in VARIANTS)])
+    return markdown_table(rows) + "\n\n![weights of the layers](results/task_mixes.png)"
+
+
+def epochs_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
+    """Return how soon heads with ELMo reach the best validation score of their baseline."""
+    rows = [["task", "baseline: best epoch", "+ ELMo: the same score after", "reached by"]]
+    for plan, results in complete:
+        baseline = results[BASELINE]
+        goals = [max(curve) for curve in baseline.validation_curves()]
+        curves = results[best_variant(results)].validation_curves()
+        reached = [epochs_to_reach(*pair) for pair in zip(curves, goals, strict=True)]
+        epochs = [epoch for epoch in reached if epoch is not None]
+        rows.append(
+            [
+                plan.title,
+                f"{statistics.fmean(baseline.best_epochs()):.1f}",
+                f"{statistics.fmean(epochs):.1f}" if epochs else "",
+                f"{len(epochs)} of {len(reached)}",
+            ]
+        )
+    return markdown_table(rows)
+
+
+def costs_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
+    """Return the time to train a head on one thread, and the peak memory of the commands."""
+    rows = [["task", "baseline", "+ ELMo", "peak memory"]]
+    for plan, results in complete:
+        memory = max(own.peak_memory_gib for own in results.values())
+        seconds = (results[v].seconds() for v in (BASELINE, best_variant(results)))
+        rows.append([plan.title, *(f"{s:.0f} s" for s in seconds), f"{memory:.1f} GiB"])
+    return markdown_table(rows) + (
+        f"\n\nPython {platform.python_version()}, torch {version('torch')}, {platform.machine()}."
+    )
+
+
+def shares_table(complete: Sequence[tuple[TaskPlan, Results]], work: Path) -> str:
+    """Return the test scores with shares of the training data."""
+    shares = (*SHARES, 1.0)
+    rows = [["task", "", *(f"{share:.0%}" for share in shares)]]
+    for plan, _ in complete:
+        for variant, title in ((BASELINE, "baseline"), (AT_INPUT, "+ ELMo at the input")):
+            found = [read_results(work, Heads(plan, variant, share)) for share in shares]
+            cells = ["" if own is None else percent(*own.score("test")) for own in found]
+            rows.append([plan.title, title, *cells])
+    return markdown_table(rows)
+
+
+def plot_mixes(complete: Sequence[tuple[TaskPlan, Results]]) -> None:
+    """Draw the weights of the layers in the mixes of heads with ELMo at both places."""
+    figure, axes = new_figure(1, len(complete), width=2.4, height=2.8)
+    for (plan, results), axis in zip(complete, axes, strict=True):
+        for place, weights in results["both"].mix_shares().items():
+            axis.plot(range(len(weights)), weights, "o-", label=place)
+        axis.set(title=plan.name, xlabel="layer", ylim=(0, 1), xticks=range(len(weights)))
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("weight in the mix")
+    axes[0].legend()
+    save_figure(figure, PICTURE)
+
+
+PARTS: dict[str, Callable[[Sequence[tuple[TaskPlan, Results]]], str]] = {
+    "tasks": main_table,
+    "task_places": places_table,
+    "task_epochs": epochs_table,
+    "task_costs": costs_table,
+}

@@ -1,0 +1,107 @@
+"""The tables of the tasks, written from results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.task_table import page
+from experiments.task_table.heads import Heads, Runner, all_heads
+from experiments.task_table.outcomes import epochs_to_reach
+from experiments.task_table.plan import AT_INPUT, BASELINE, SHARES, TASKS, VARIANTS
+
+NER = next(plan for plan in TASKS if plan.name == "ner")
+MARKERS = ("tasks", "task_places", "task_epochs", "task_costs", "task_shares")
+
+
+def outcome(test: float, validation: list[float], places: list[str]) -> dict[str, Any]:
+    best = max(validation)
+    return {
+        "scores": {"test": {"main": test}, "validation": {"main": best}},
+        "history": {
+            "validation_accuracy": validation,
+            "best_epoch": validation.index(best) + 1,
+        },
+        "shares": {place: [0.5, 0.3, 0.2] for place in places},
+        "seconds": 10.0,
+    }
+
+
+def write_heads(work: Path, heads: Heads, outcomes: list[dict[str, Any]]) -> None:
+    (work / "stages").mkdir(parents=True, exist_ok=True)
+    (work / "stages" / f"{heads.name}.json").write_text(json.dumps({"peak_memory_gib": 1.5}))
+    (work / heads.name).mkdir()
+    (work / heads.name / "results.json").write_text(json.dumps({"outcomes": outcomes}))
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(page, "PAGE", tmp_path / "tasks.md")
+    monkeypatch.setattr(page, "PICTURE", tmp_path / "mixes.png")
+    marks = [f"before {name}\n<!-- figures: {name} -->\nold\n<!-- end -->\n" for name in MARKERS]
+    (tmp_path / "tasks.md").write_text("\n".join(marks))
+    return tmp_path
+
+
+def write_ner(work: Path) -> None:
+    base = [outcome(0.80, [0.5, 0.7, 0.8], []), outcome(0.84, [0.5, 0.8, 0.7], [])]
+    write_heads(work, Heads(NER, BASELINE), base)
+    for variant, gain in (("input", 0.05), ("output", 0.01), ("both", 0.03)):
+        places = ["input", "output"] if variant == "both" else [variant]
+        elmo = [outcome(s + gain, [0.7, 0.8 + gain], places) for s in (0.80, 0.84)]
+        write_heads(work, Heads(NER, variant), elmo)
+    for share, score in zip(SHARES, (0.2, 0.5), strict=True):
+        write_heads(work, Heads(NER, BASELINE, share), [outcome(score, [0.1], [])])
+
+
+def rows(text: str, name: str) -> list[list[str]]:
+    part = text.partition(f"<!-- figures: {name} -->")[2].partition("<!-- end -->")[0]
+    lines = [line for line in part.splitlines() if line.startswith("|") and "---" not in line]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_tables_contain_the_means_gains_and_epochs(work: Path) -> None:
+    write_ner(work)
+    page.write_page(work)
+    text = (work / "tasks.md").read_text()
+    assert "old" not in text
+    assert text.count("before") == len(MARKERS)
+    main = dict(zip(*rows(text, "tasks"), strict=True))
+    assert main["baseline"].startswith("82.00")
+    assert main["+ ELMo"].startswith("87.00")
+    assert (main["gain"], main["errors removed"]) == ("+5.00", "27.8%")
+    assert main["paper: baseline"] == "90.15 (CoNLL-2003)"
+    places = dict(zip(*rows(text, "task_places"), strict=True))
+    assert [places[v].split()[0] for v in VARIANTS] == ["82.00", "87.00", "83.00", "85.00"]
+    epochs = rows(text, "task_epochs")[1]
+    assert epochs[1:] == ["2.5", "2.0", "2 of 2"]
+    assert rows(text, "task_costs")[1][1:] == ["10 s", "10 s", "1.5 GiB"]
+    few, elmo = rows(text, "task_shares")[1:]
+    assert [cell.split()[0] for cell in few[2:]] == ["20.00", "50.00", "82.00"]
+    assert elmo[2:4] == ["", ""]
+    assert (work / "mixes.png").stat().st_size > 1000
+
+
+def test_an_unfinished_task_is_left_out(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_heads(work, Heads(NER, BASELINE), [outcome(0.8, [0.5], [])])
+    page.write_page(work)
+    assert "old" in (work / "tasks.md").read_text()
+    assert "ner: not finished" in capsys.readouterr().out
+
+
+def test_heads_differ_only_in_their_variant_and_share(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, tmp_path / "work", "english-small", jobs=1)
+    base, elmo = (runner.command(Heads(NER, v)) for v in (BASELINE, AT_INPUT))
+    differing = set(base) ^ set(elmo)
+    outputs = {str(tmp_path / "work" / f"ner_{v}") for v in (BASELINE, AT_INPUT)}
+    assert differing == {"none", "trainable", "--elmo-at", "input"} | outputs
+    names = [heads.name for heads in all_heads(TASKS)]
+    assert len(names) == len(set(names)) == len(TASKS) * (len(VARIANTS) + 2 * len(SHARES))
+
+
+def test_epochs_to_reach_a_score() -> None:
+    assert epochs_to_reach([0.1, 0.3, 0.2], 0.25) == 2
+    assert epochs_to_reach([0.1, 0.3], 0.4) is None
