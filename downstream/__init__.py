@@ -1,4 +1,4 @@
-"""Tasks on frozen biLM representations: classification, tagging, estimators, baselines, analyses.
+"""Tasks on frozen biLM representations: classification, pairs, tagging, estimators, analyses.
 
 Public names are imported on first use, so that commands print `--help` without importing torch.
 Before that, waiting threads are set to sleep soon, as in `bilm`.
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from downstream.classifier import TextClassifier as TextClassifier
     from downstream.estimators import BiLmClassifier as BiLmClassifier
     from downstream.estimators import BiLmVectorizer as BiLmVectorizer
+    from downstream.predictors.pair_estimator import BiLmPairClassifier as BiLmPairClassifier
+    from downstream.predictors.pairs import PairClassifier as PairClassifier
     from downstream.predictors.tagger import RoleLabeler as RoleLabeler
     from downstream.predictors.tagger import Tagger as Tagger
     from downstream.texts.labelled import LabelledTexts as LabelledTexts
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "BiLmClassifier": "downstream.estimators",
+    "BiLmPairClassifier": "downstream.predictors.pair_estimator",
     "BiLmVectorizer": "downstream.estimators",
     "LabelledTexts": "downstream.texts.labelled",
+    "PairClassifier": "downstream.predictors.pairs",
     "RoleLabeler": "downstream.predictors.tagger",
     "Tagger": "downstream.predictors.tagger",
     "TextClassifier": "downstream.classifier",
@@ -30,8 +34,10 @@ _MODULES = {
 
 __all__ = [
     "BiLmClassifier",
+    "BiLmPairClassifier",
     "BiLmVectorizer",
     "LabelledTexts",
+    "PairClassifier",
     "RoleLabeler",
     "Tagger",
     "TextClassifier",

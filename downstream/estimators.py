@@ -13,18 +13,15 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags, assert_all_finite, check_consistent_length, check_random_state
-from sklearn.utils import column_or_1d as one_dimensional
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 
 from bilm.errors import CorpusError
 from bilm.files.sections import parse_section
 from bilm.model.devices import copy_module_to
 from bilm.model.precision import Precision
 from downstream.features.batches import Examples, FeatureShape, Ids, PooledSource, Subset
-from downstream.features.text_estimator import TextEstimator
+from downstream.features.text_estimator import HeadEstimator, Labels, TextEstimator
 from downstream.features.texts_to_layers import poolings_of
 from downstream.heads.mixes import layer_shares
 from downstream.heads.text_model import TextModel
@@ -39,9 +36,7 @@ from downstream.settings.sections import (
 )
 from downstream.tasks.classification import split_validation
 from downstream.texts.estimator_inputs import Texts, with_python_numbers
-from downstream.training.fit import fit, predict_probabilities
-
-Labels = Sequence[Any] | npt.NDArray[Any]
+from downstream.training.fit import fit_new, predict_probabilities
 
 _DEFAULTS = HeadTraining()
 
@@ -106,7 +101,7 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         return mixed.reshape(len(texts), -1)  # (texts, poolings * outputs * dim)
 
 
-class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
+class BiLmClassifier(HeadEstimator, TextEstimator):
     """A classifier of raw texts: a frozen biLM, a mix of its pooled layers, and a head.
 
     The head is that of `downstream.classify`, with the same defaults, and is trained in the same
@@ -185,30 +180,22 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         train, validation = self._split(labels, seed)
         settings = self._settings(seed)
         source = PooledSource(self._read(texts, embedder), self.pooling)
-        device = embedder.device
-        devices = [] if device.type == "cpu" else [torch.empty(0, device=device).get_device()]
-        with torch.random.fork_rng(devices, device_type=device.type):
-            torch.manual_seed(seed)
-            self.head_ = TextModel(
-                MixKind.parse(self.mix),
-                settings.mix,
-                settings.head,
-                FeatureShape(
-                    embedder.num_layers,
-                    embedder.dim,
-                    num_poolings=len(poolings_of(self.pooling)),
-                ),
-                num_classes=len(self.classes_),
-                seed=seed,
-            ).to(device)
-            self.history_ = fit(
-                self.head_,
-                Examples(Subset(source, train), labels[train]),
-                Examples(Subset(source, validation), labels[validation]),
-                settings,
-                seed,
-            )
-        self.head_.cpu().eval()  # a fitted estimator can be pickled and used on any machine
+        shape = FeatureShape(
+            embedder.num_layers, embedder.dim, num_poolings=len(poolings_of(self.pooling))
+        )
+
+        def build() -> TextModel:
+            kind, num_classes = MixKind.parse(self.mix), len(self.classes_)
+            return TextModel(kind, settings.mix, settings.head, shape, num_classes, seed)
+
+        self.head_, self.history_ = fit_new(
+            build,
+            Examples(Subset(source, train), labels[train]),
+            Examples(Subset(source, validation), labels[validation]),
+            settings,
+            seed,
+            embedder.device,
+        )
         self.n_iter_ = len(self.history_.train_loss)
         self.mix_shares_ = self.head_.shares().get("input")
         self._remember_model()
@@ -220,35 +207,6 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         texts = self._check_texts(X, reset=False)
         source = PooledSource(self._read(texts, embedder), self.pooling)
         return predict_probabilities(copy_module_to(self.head_, embedder.device), source)
-
-    def predict(self, X: Texts) -> npt.NDArray[Any]:
-        """Return the most probable class of each text."""
-        probabilities = self.predict_proba(X)
-        chosen: npt.NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
-        return chosen
-
-    def _seed(self) -> int:
-        """Return the seed of a head; an integer `random_state` is used as it is, like `--seed`."""
-        generator = check_random_state(self.random_state)
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(generator.randint(2**31 - 1))
-
-    def _check_labels(self, y: Labels | None, texts: list[str]) -> Ids:
-        """Set `classes_`, and return the labels as indices into it."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-        labels = one_dimensional(y, warn=True)
-        if labels.dtype.kind == "f":
-            assert_all_finite(labels)
-        check_consistent_length(texts, labels)
-        check_classification_targets(labels)
-        self.classes_, ids = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y has only one class, {self.classes_[0]!r}; at least two are needed")
-        return ids.astype(np.int64)
 
     def _split(self, labels: Ids, seed: int) -> tuple[Ids, Ids]:
         everything = np.arange(len(labels))

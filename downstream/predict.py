@@ -1,11 +1,12 @@
 """Predict with a trained head: `python -m downstream.predict --head DIR --input F --output P`
 
-The head is one of `downstream.classify`, `downstream.tag` or `downstream.srl`. The output has one
-record per text, in the order of the input: for a classifier, a row of a .csv or .jsonl file with
-the class, its probability, and the probability of each class; for a tagger, a line of a .jsonl file
-with the words, their tags and the spans, or a .tsv file of words and tags; for semantic roles, a
-line of a .jsonl file with the predicates and their arguments. Words and spans have character
-offsets. `--input -` reads one text per line from standard input until its end, and `--output -`
+The head is one of `downstream.classify`, `downstream.pair`, `downstream.tag` or `downstream.srl`.
+The output has one record per text or pair of texts, in the order of the input: for a classifier, a
+row of a .csv or .jsonl file with the class, its probability, and the probability of each class; for
+a tagger, a line of a .jsonl file with the words, their tags and the spans, or a .tsv file of words
+and tags; for semantic roles, a line of a .jsonl file with the predicates and their arguments. Words
+and spans have character offsets. `--input -` reads one text per line from standard input until its
+end (for pairs, two texts separated by a tab, or JSON lines with `--format jsonl`), and `--output -`
 writes .jsonl to standard output.
 """
 
@@ -18,6 +19,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -28,8 +30,10 @@ from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
 from downstream.reports.pages import check_writable
 from downstream.settings.flags import names
+from downstream.settings.pairs import FIRST_COLUMN, PAIR_FILE, SECOND_COLUMN
 from downstream.settings.sections import Format
 from downstream.texts.labelled import read_texts
+from downstream.texts.pairs import PairColumns, pairs_of_lines, read_pairs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,18 +49,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parse(argv)
     is_tagger = (arguments.head / "tagger.json").exists()
     _check_output(arguments.output, (".jsonl", ".tsv") if is_tagger else (".csv", ".jsonl"))
-    texts = _read_texts(arguments)
+    if (arguments.head / PAIR_FILE).exists():
+        predict = partial(_classify_pairs, arguments.head, _read_pairs(arguments))
+    elif is_tagger:
+        predict = partial(_tag, arguments.head, _read_texts(arguments))
+    else:
+        predict = partial(_classify, arguments.head, _read_texts(arguments))
     share_cores()
     # torch is imported here, so that --help and errors in the input appear immediately.
     from downstream.predictors.loading import Places
 
     places = Places(arguments.model, arguments.vectors, arguments.device, arguments.precision)
     suffix = ".jsonl" if arguments.output == STANDARD else arguments.output.suffix
-    if is_tagger:
-        text = _tag(arguments.head, places, texts, suffix)
-    else:
-        text = _classify(arguments.head, places, texts, suffix)
-    _write(arguments.output, text)
+    _write(arguments.output, predict(places, suffix))
     return 0
 
 
@@ -81,6 +86,14 @@ def _read_texts(arguments: argparse.Namespace) -> tuple[str, ...]:
     )
 
 
+def _read_pairs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    columns = PairColumns(arguments.first_column, arguments.second_column)
+    if arguments.input == STANDARD:
+        lines = standard_input_lines()
+        return list(pairs_of_lines(lines, columns, arguments.format, "standard input"))
+    return read_pairs(arguments.input, columns, arguments.format, arguments.header)
+
+
 def standard_input_lines() -> Iterator[str]:
     """Yield the lines of standard input; reject a line without text, and bytes that are not UTF-8.
 
@@ -99,14 +112,23 @@ def standard_input_lines() -> Iterator[str]:
         yield line
 
 
-def _classify(directory: Path, places: Places, texts: Sequence[str], suffix: str) -> str:
+def _classify(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
     from downstream.classifier import TextClassifier
 
     classifier = TextClassifier.from_pretrained(directory, **asdict(places))
     return _predictions(suffix, classifier.classes, classifier.predict_proba(texts, progress=None))
 
 
-def _tag(directory: Path, places: Places, texts: Sequence[str], suffix: str) -> str:
+def _classify_pairs(
+    directory: Path, pairs: Sequence[tuple[str, str]], places: Places, suffix: str
+) -> str:
+    from downstream.predictors.pairs import PairClassifier
+
+    classifier = PairClassifier.from_pretrained(directory, **asdict(places))
+    return _predictions(suffix, classifier.classes, classifier.predict_proba(pairs))
+
+
+def _tag(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
     from downstream.heads.tagger import TaggerDescription
     from downstream.predictors.tagger import RoleLabeler, Tagger
 
@@ -143,7 +165,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--classifier",
         type=Path,
         required=True,
-        help="output directory of downstream.classify, downstream.tag or downstream.srl",
+        help="output directory of downstream.classify, downstream.pair, downstream.tag or "
+        "downstream.srl",
     )
     add(
         "--input",
@@ -158,12 +181,32 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="file of predictions: .csv (classifiers), .tsv (taggers) or .jsonl, or - for standard "
         "output",
     )
+    _add_columns(parser)
+    add("--model", type=Path, help="path of the biLM (default: the recorded one)")
+    add("--vectors", type=Path, help="path of the word vectors (default: the recorded one)")
+    add("--device", default=AUTO, help=DEVICE_HELP)
+    add("--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP)
+    return parser.parse_args(argv)
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say how the input is read."""
+    add = parser.add_argument
     add(
         "--text-columns",
         default="text",
         help="names or numbers (from 1) of the text columns, separated by commas "
         "(default: %(default)s)",
     )
+    for flag, default, which in (
+        ("--first-column", FIRST_COLUMN, "first"),
+        ("--second-column", SECOND_COLUMN, "second"),
+    ):
+        add(
+            flag,
+            default=default,
+            help=f"for pairs: name or number of the column of {which} texts (default: %(default)s)",
+        )
     add(
         "--format",
         choices=get_args(Format),
@@ -174,11 +217,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         action=argparse.BooleanOptionalAction,
         help="whether the input has a header (default: if a column is given by name)",
     )
-    add("--model", type=Path, help="path of the biLM (default: the recorded one)")
-    add("--vectors", type=Path, help="path of the word vectors (default: the recorded one)")
-    add("--device", default=AUTO, help=DEVICE_HELP)
-    add("--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP)
-    return parser.parse_args(argv)
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,9 +9,9 @@ model or the cache; 3 a loss that is NaN or infinite.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from bilm.errors import run_command
 from bilm.model.devices import choose_device
@@ -20,8 +20,15 @@ from downstream.settings.flags import parse, read_settings, set_up
 from downstream.settings.tagging import TAG_FLAGS, SequenceSettings, TagSettings
 
 if TYPE_CHECKING:
+    from downstream.reports.report import TaskPage
     from downstream.reports.tagging import TaskNames
+    from downstream.tasks.tag_scores import TagScores
     from downstream.tasks.tagging import TaggingTask
+    from downstream.tasks.task import Scores, Task
+    from downstream.training.experiment import Results
+
+AnySettings = TypeVar("AnySettings", bound=TaskSettings)
+AnyScores = TypeVar("AnyScores", bound="Scores")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,17 +62,31 @@ def run_tagging(
     settings: SequenceSettings, task: TaggingTask, names: TaskNames, progress: bool | None
 ) -> str:
     """Train the heads of a tagging task, write the report, and return the summary."""
+    from downstream.reports.tagging import tagging_page
+
+    def page_of(results: Results[TagScores]) -> TaskPage:
+        return tagging_page(results, settings, names)
+
+    return run_task(settings, task, page_of, progress)
+
+
+def run_task(
+    settings: AnySettings,
+    task: Task[AnySettings, AnyScores],
+    page_of: Callable[[Results[AnyScores]], TaskPage],
+    progress: bool | None,
+) -> str:
+    """Train the heads of a task that may have no biLM, write the report, return the summary."""
     # torch is imported here, so that --help and errors in the settings appear immediately.
     from downstream.reports.report import summary_table, write_report
-    from downstream.reports.tagging import tagging_page
     from downstream.training.experiment import run
 
     model = None if settings.model is None else Path(settings.model)
     results = run(settings, task, model, progress)
-    page = tagging_page(results, settings, names)
+    page = page_of(results)
     write_report(results, settings, page)
     best = results.chosen().outcome
-    main_score = "F1" if task.is_bio else "accuracy"
+    main_score = page.score or "accuracy"
     return (
         f"{summary_table(results, page.columns)}\n\nbest by validation: {best.mix}, seed "
         f"{best.seed}; test {main_score} {best.scores['test'].main:.2%}\n"

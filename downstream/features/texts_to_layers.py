@@ -41,20 +41,21 @@ class TextReading:
 
 
 def tokenize(
-    pretrained: PretrainedBiLm,
+    pretrained: PretrainedBiLm | None,
     texts: Texts,
     reading: TextReading,
     progress: Progress = Progress("tokenizing", False),  # noqa: B008
 ) -> list[list[str]]:
     """Return the first `reading.max_words` words of each text; raise CorpusError if it has none.
 
-    A text that is a list of words is not tokenized.
+    A text that is a list of words is not tokenized. Texts that are already tokenized need no biLM.
     """
     if reading.tokenized:
         split: Callable[[str], list[str]] = str.split
     else:
         remedy = "tokenize the texts, separate words by spaces, and pass --tokenized"
-        split = require_tokenizer(pretrained.tokenizer, remedy).tokenize
+        tokenizer = None if pretrained is None else pretrained.tokenizer
+        split = require_tokenizer(tokenizer, remedy).tokenize
     result: list[list[str]] = []
     for text in progress.bar("texts", items=texts, total=len(texts)):
         words = (split(text) if isinstance(text, str) else list(text))[: reading.max_words]

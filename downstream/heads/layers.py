@@ -1,11 +1,22 @@
-"""Building blocks of heads: dropout, output layers, masked pooling, reversal of padded texts."""
+"""Building blocks of heads: dropout, output layers, masked pooling, biLSTMs over padded texts."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from downstream.settings.sections import HeadSettings
+
+class OutputSettings(Protocol):
+    """The settings of the layers before the output."""
+
+    @property
+    def dropout(self) -> float: ...
+
+    @property
+    def hidden(self) -> int:
+        """The width of the hidden layer; 0 for none."""
 
 
 class Dropout(nn.Module):
@@ -28,7 +39,7 @@ class Dropout(nn.Module):
         return values * ((torch.rand_like(like) >= self.share) / (1 - self.share))
 
 
-def output_layers(input_dim: int, settings: HeadSettings, num_classes: int) -> nn.Sequential:
+def output_layers(input_dim: int, settings: OutputSettings, num_classes: int) -> nn.Sequential:
     """Return the layers from a text's vector to the scores of the classes."""
     parts: list[nn.Module] = [Dropout(settings.dropout)]
     if settings.hidden:
@@ -58,3 +69,17 @@ def reversed_places(mask: Tensor) -> Tensor:
 def take_places(words: Tensor, places: Tensor) -> Tensor:
     """Return the words (texts, words, dim) at the given indices (texts, words) of each text."""
     return words.gather(1, places.unsqueeze(-1).expand(-1, -1, words.shape[-1]))
+
+
+class BiLstmLayer(nn.Module):
+    """Two LSTMs, each of which reads the words of a sentence first and its padding last."""
+
+    def __init__(self, input_dim: int, dim: int) -> None:
+        super().__init__()
+        self.rightward = nn.LSTM(input_dim, dim, batch_first=True)
+        self.leftward = nn.LSTM(input_dim, dim, batch_first=True)
+
+    def forward(self, words: Tensor, places: Tensor) -> Tensor:
+        """Return the outputs of both; `places` reverses each sentence."""
+        leftward = take_places(self.leftward(take_places(words, places))[0], places)
+        return torch.cat([self.rightward(words)[0], leftward], dim=-1)

@@ -7,24 +7,18 @@ a mix of the layers' maxima, which is not the maximum of the mix.
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from downstream.features.batches import Batch, FeatureShape, Ids
+from downstream.features.batches import Batch, FeatureShape
+from downstream.heads.class_outputs import ClassOutputs
 from downstream.heads.encoders import AttentionHead, PooledHead, RecurrentHead
-from downstream.heads.head import Evaluation, MixedModel
+from downstream.heads.head import MixedModel
 from downstream.settings.mix_kinds import MixKind
 from downstream.settings.sections import HeadSettings, MixSettings
 
-Probabilities = npt.NDArray[np.float32]  # (texts, classes)
 
-_MIN_PROBABILITY = 1e-12
-
-
-class TextModel(MixedModel):
+class TextModel(ClassOutputs, MixedModel):
     """The mixes and the head: everything that is trained."""
 
     def __init__(
@@ -53,24 +47,3 @@ class TextModel(MixedModel):
         parts = [part for part in (batch.vectors, mixed.get("input")) if part is not None]
         scores: Tensor = self.head(torch.cat(parts, dim=-1), batch.mask, mixed.get("output"))
         return scores
-
-    def loss(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross-entropy of the scores, without the penalty of the mixes."""
-        return F.cross_entropy(scores, labels)
-
-    def count_correct(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Return the number of texts whose highest score is that of their label, as a tensor."""
-        return (scores.argmax(dim=1) == labels).sum()
-
-    def decode(self, scores: Tensor, labels: Tensor | None = None) -> Probabilities:
-        """Return the probability of each class (texts, classes)."""
-        probabilities: Probabilities = scores.softmax(dim=1).cpu().numpy()
-        return probabilities
-
-    def evaluate(self, probabilities: Probabilities, labels: Ids) -> Evaluation:
-        """Compare decoded probabilities with the labels."""
-        chosen = probabilities[np.arange(len(labels)), labels]
-        return Evaluation(
-            loss=float(-np.log(np.maximum(chosen, _MIN_PROBABILITY)).mean()),
-            accuracy=float((probabilities.argmax(axis=1) == labels).mean()),
-        )

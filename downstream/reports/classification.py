@@ -7,7 +7,7 @@ from pathlib import Path
 
 from downstream.heads.saved_head import Description
 from downstream.reports.plots import plot_confusion
-from downstream.reports.report import CLASSIFICATION_COLUMNS, TaskPage, class_table
+from downstream.reports.report import CLASSIFICATION_COLUMNS, TaskPage, class_table, num_weights
 from downstream.settings.sections import Settings
 from downstream.tasks.classification import Task
 from downstream.tasks.scores import Scores
@@ -57,16 +57,15 @@ def _card(results: Results[Scores], settings: Settings) -> list[str]:
     best, description = chosen.outcome, chosen.description
     assert isinstance(description, Description)
     test = best.scores["test"]
-    num_weights = sum(p.numel() for p in chosen.model.parameters() if p.requires_grad)
     vectors = (
         f" and word vectors of {description.vector_dim} dimensions" if description.vectors else ""
     )
     files = "the biLM and the word vectors" if description.vectors else "the biLM"
     return [
         "# Model card: text classifier",
-        f"**Model.** A `{settings.head.kind}` head with {num_weights:,} weights on a frozen biLM "
-        f"with {description.num_layers} layers of {description.dim} dimensions{vectors}; the "
-        f"layers are mixed by `{best.mix}`.",
+        f"**Model.** A `{settings.head.kind}` head with {num_weights(chosen):,} weights on a "
+        f"frozen biLM with {description.num_layers} layers of {description.dim} "
+        f"dimensions{vectors}; the layers are mixed by `{best.mix}`.",
         f"**Classes.** {', '.join(task.classes)}.",
         f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
         f"texts, and {len(task.splits['validation']):,} more for early stopping; seed "

@@ -6,8 +6,9 @@ What depends on the task is a `TaskPage`; everything else is the same for all ta
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,13 +16,16 @@ from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CheckpointError
 from bilm.files.writing import atomic_directory, write_text
 from downstream.heads.saved_head import save_head
+from downstream.heads.word_model import WordHeadDescription
 from downstream.reports.pages import RESULTS_FILE, markdown_table, percent
 from downstream.reports.plots import plot_curves, plot_shares
 from downstream.settings.common import TaskSettings
 from downstream.tasks.splits import SPLITS
-from downstream.training.experiment import Outcome, Results, spread_of
+from downstream.training.experiment import Outcome, Results, TrainedHead, spread_of
 
 FORMAT = "bilm-report"
+
+_SHOWN_CONFUSIONS = 15
 
 
 class Column(NamedTuple):
@@ -110,6 +114,36 @@ def class_table(rows: Mapping[str, Any], heading: str, unit: str) -> str:
         figures = [f"{100 * x:.2f}" for x in (scores.precision, scores.recall, scores.f1)]
         table.append([name, *figures, f"{scores.support:,}"])
     return markdown_table(table)
+
+
+def confusion_table(confusions: Iterable[tuple[str, str, int]], unit: str) -> str:
+    """Return a table of the most frequent confusions: true label, predicted label, count."""
+    rows = [
+        [truth, predicted, f"{count:,}"]
+        for truth, predicted, count in islice(confusions, _SHOWN_CONFUSIONS)
+    ]
+    if not rows:
+        return f"None of the {unit} has a wrong label."
+    return markdown_table([["true label", "predicted label", unit], *rows])
+
+
+def input_names(description: WordHeadDescription) -> list[str]:
+    """Return what a head that reads words gets as input, for its model card."""
+    names = []
+    if description.bilm is not None and description.mix_kind != "none":
+        names.append(
+            f"a frozen biLM (digest `{description.bilm.digest[:12]}`, mix `{description.mix_kind}`)"
+        )
+    if description.vectors is not None:
+        names.append(f"word vectors of {description.vector_dim} dimensions")
+    if description.has_characters:
+        names.append("characters")
+    return names
+
+
+def num_weights(head: TrainedHead[Any]) -> int:
+    """Return the number of trained weights of a head."""
+    return sum(p.numel() for p in head.model.parameters() if p.requires_grad)
 
 
 def _results_tree(

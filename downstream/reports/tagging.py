@@ -14,8 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from downstream.heads.tagger import TaggerDescription, TagPrediction
-from downstream.reports.pages import markdown_table
-from downstream.reports.report import Column, TaskPage, class_table
+from downstream.reports.report import (
+    Column,
+    TaskPage,
+    class_table,
+    confusion_table,
+    input_names,
+    num_weights,
+)
 from downstream.settings.tagging import SequenceSettings
 from downstream.tasks.splits import SPLITS
 from downstream.tasks.tag_scores import TagScores
@@ -26,7 +32,6 @@ from downstream.training.experiment import Results
 ERRORS_FILE = "errors.jsonl"
 
 _SHOWN_ERRORS = 15
-_SHOWN_CONFUSIONS = 15
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def tagging_page(
         details=[
             class_table(test.by_class, kind, "spans" if task.is_bio else "words"),
             "## Confused labels (test)",
-            _confusion_table(test),
+            confusion_table(((c.truth, c.predicted, c.count) for c in test.confusions), "words"),
             "## Errors (test)",
             f"The first errors; `{ERRORS_FILE}` has all of them.",
             *islice(_shown_errors(results), _SHOWN_ERRORS),
@@ -139,29 +144,14 @@ def _shown_errors(results: Results[TagScores]) -> Iterator[str]:
         yield "  \n".join(parts)
 
 
-def _confusion_table(scores: TagScores) -> str:
-    rows = [["true label", "predicted label", "words"]]
-    shown = scores.confusions[:_SHOWN_CONFUSIONS]
-    rows += [[c.truth, c.predicted, f"{c.count:,}"] for c in shown]
-    return markdown_table(rows) if shown else "No word has a wrong label."
-
-
 def _card(results: Results[TagScores], settings: SequenceSettings, names: TaskNames) -> list[str]:
     chosen, task = results.chosen(), results.task
     best, description = chosen.outcome, chosen.description
     assert isinstance(description, TaggerDescription)
-    num_weights = sum(p.numel() for p in chosen.model.parameters() if p.requires_grad)
-    inputs = []
-    if description.bilm is not None and best.mix != "none":
-        inputs.append(f"a frozen biLM (digest `{description.bilm.digest[:12]}`, mix `{best.mix}`)")
-    if description.vectors is not None:
-        inputs.append(f"word vectors of {description.vector_dim} dimensions")
-    if description.has_characters:
-        inputs.append("characters")
     test, main = best.scores["test"], "F1" if task.is_bio else "accuracy"
     return [
         f"# Model card: {names.noun}",
-        f"**Model.** {num_weights:,} weights on {', '.join(inputs)}.",
+        f"**Model.** {num_weights(chosen):,} weights on {', '.join(input_names(description))}.",
         f"**Labels.** {', '.join(task.labels)}.",
         f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
         f"{names.unit}, and {len(task.splits['validation']):,} more for early stopping; seed "

@@ -63,6 +63,16 @@ class WordVectorSettings(Section):
     )
 
 
+class UnknownLabels(Section):
+    """The setting of tasks in which labels may occur only in the validation or test file."""
+
+    unknown_labels: Literal["reject", "keep"] = Field(
+        "reject",
+        description="what to do with labels that do not occur in the training file; those that "
+        "are kept count as errors",
+    )
+
+
 class TrainingSettings(Section):
     """How a head is trained."""
 

@@ -59,9 +59,8 @@ VALIDATION_FLAGS = (
     Flag("--validation", "data.validation"),
     Flag("--validation-share", "data.validation_share", float),
 )
-_CLASSIFY_DATA = (
+TABLE_FLAGS = (
     Flag("--label-column", "data.label_column"),
-    Flag("--text-columns", "data.text_columns", names),
     Flag("--format", "data.format"),
     Flag("--header", "data.header", None),
     Flag("--tokenized", "data.tokenized", None),
@@ -88,6 +87,10 @@ VECTOR_FLAGS = (
     Flag("--unknown", "head.unknown"),
     Flag("--elmo-at", "head.elmo_at"),
 )
+CHARACTER_FLAGS = (
+    Flag("--characters", "head.characters", None),
+    Flag("--character-filters", "head.character_filters", int),
+)
 TRAINING_FLAGS = (
     Flag("--seed", "train.seed", int),
     Flag("--seeds", "train.num_seeds", int),
@@ -111,7 +114,8 @@ CLASSIFY_FLAGS = FlagSet(
     (
         *OUTPUT_FLAGS,
         *VALIDATION_FLAGS,
-        *_CLASSIFY_DATA,
+        Flag("--text-columns", "data.text_columns", names),
+        *TABLE_FLAGS,
         *MIX_FLAGS,
         *_CLASSIFY_HEAD,
         *VECTOR_FLAGS,

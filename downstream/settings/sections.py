@@ -33,7 +33,21 @@ DEFAULT_MAX_WORDS = 400
 DEFAULT_VALIDATION_SHARE = 0.1
 
 
-class DataSettings(Section):
+class TableSettings(Section):
+    """How files of labelled texts are read."""
+
+    label_column: Name = Field("label", description="name or number (from 1) of the label column")
+    format: Format | None = Field(None, description="file format (default: by file extension)")
+    header: bool | None = Field(
+        None, description="whether files have a header (default: if a column is given by name)"
+    )
+    tokenized: bool = Field(
+        False, description="the texts are tokenized, with spaces between words; skip the tokenizer"
+    )
+    max_words: PositiveInt = Field(DEFAULT_MAX_WORDS, description="longer texts are truncated")
+
+
+class DataSettings(TableSettings):
     """The labelled texts."""
 
     train: Name = Field(
@@ -48,19 +62,10 @@ class DataSettings(Section):
         description="share of each class of the training texts to use for validation if no "
         "validation file is given",
     )
-    label_column: Name = Field("label", description="name or number (from 1) of the label column")
     text_columns: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
         ("text",),
         description="comma-separated names or numbers of the text columns; joined with spaces",
     )
-    format: Format | None = Field(None, description="file format (default: by file extension)")
-    header: bool | None = Field(
-        None, description="whether files have a header (default: if a column is given by name)"
-    )
-    tokenized: bool = Field(
-        False, description="the texts are tokenized, with spaces between words; skip the tokenizer"
-    )
-    max_words: PositiveInt = Field(DEFAULT_MAX_WORDS, description="longer texts are truncated")
 
 
 class HeadSettings(WordVectorSettings):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -20,9 +20,19 @@ from downstream.texts.labelled import Ids, LabelledTexts, read_labelled
 
 if TYPE_CHECKING:
     from downstream.features.batches import Examples
+    from downstream.heads.class_outputs import Probabilities
     from downstream.heads.saved_head import Description, HeadInputs
-    from downstream.heads.text_model import Probabilities
     from downstream.tasks.task import Features, Inputs
+
+
+class Labelled(Protocol):
+    """Examples with one label each, and the name of their file for error messages."""
+
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+
+    @property
+    def source(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -138,7 +148,7 @@ def read_task(settings: BaselineSettings) -> Task:
     return Task(files, classes, splits)
 
 
-def class_names(data: LabelledTexts) -> tuple[str, ...]:
+def class_names(data: Labelled) -> tuple[str, ...]:
     """Return the distinct labels, sorted as numbers if all are numbers; reject fewer than two."""
     names = set(data.labels)
     if len(names) < 2:

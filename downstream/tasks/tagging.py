@@ -16,6 +16,7 @@ import numpy as np
 
 from bilm.errors import CorpusError
 from downstream.settings.tagging import SequenceDataSettings, SequenceSettings, TagSettings
+from downstream.tasks.labels import unknown_label
 from downstream.tasks.splits import SPLITS
 from downstream.tasks.tag_scores import TagScores, score_tags
 from downstream.texts.tag_sequences import OUTSIDE, bio_labels, type_of
@@ -82,9 +83,7 @@ class TaggingTask:
                 np.array(predicates) if self.has_predicates else None,
             )
             file, table = features.files[split.file], features.tables.get(split.file)
-            has_characters = settings.head.characters
-            if has_characters is None:  # by default, only heads without a mix read them
-                has_characters = isinstance(file, PlainWords)
+            has_characters = settings.head.reads_characters(not isinstance(file, PlainWords))
             source = TagSource(file, table, inputs, has_characters)
             result[name] = Examples(source, self._targets(split))
         return result
@@ -216,8 +215,4 @@ def _reject_unknown(
     for example in examples:
         for i, tag in enumerate(example.tags):
             if tag not in known:
-                raise CorpusError(
-                    f"{file.place(example, i)}: the label {tag!r} does not occur in the training "
-                    f"file; the known labels are {', '.join(labels[:20])}. Correct it, or pass "
-                    "--unknown-labels keep to count it as an error"
-                )
+                raise unknown_label(file.place(example, i), tag, labels)

@@ -42,6 +42,22 @@ def as_texts(X: Texts) -> list[str]:
     return texts
 
 
+def as_pairs(X: Sequence[Sequence[str]] | npt.NDArray[Any]) -> list[tuple[str, str]]:
+    """Convert a list of pairs, or an array or a data frame with two columns, to a list of pairs."""
+    if isinstance(X, str | bytes):
+        raise ValueError(f"expected a list of pairs of texts, not the text {X[:40]!r}")
+    rows = list(X) if isinstance(X, list | tuple) else list(np.asarray(X, dtype=object))
+    if not rows:
+        raise ValueError("there are no pairs: 0 sample(s); at least one is required")
+    pairs = []
+    for i, row in enumerate(rows):
+        texts = () if isinstance(row, str | bytes) or not hasattr(row, "__len__") else tuple(row)
+        if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"pair {i} is {row!r:.60}; a pair consists of two strings")
+        pairs.append((str(texts[0]), str(texts[1])))
+    return pairs
+
+
 def check_one_of(name: str, value: object, allowed: Collection[str]) -> None:
     """Raise ValueError unless `value` is one of the allowed names."""
     if value not in allowed:

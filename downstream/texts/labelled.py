@@ -162,14 +162,14 @@ def _column_rows(
     for number, values in read_rows(reader, kind, columns.names, header):
         place = place_of(reader.path, kind, number)
         parts = [
-            _text(value, f"{place}: the field {name!r}")
+            text_of(value, f"{place}: the field {name!r}")
             for name, value in zip(columns.texts, values, strict=False)
         ]
-        label = None if columns.label is None else _label(values[-1], place)
+        label = None if columns.label is None else label_of(values[-1], place)
         yield _Row(place, label, " ".join(part.strip() for part in parts if part.strip()))
 
 
-def _text(value: Any, what: str) -> str:
+def text_of(value: Any, what: str) -> str:
     """Return a string, or the words of a list joined by spaces."""
     if isinstance(value, list) and all(isinstance(word, str) for word in value):
         value = " ".join(value)
@@ -178,7 +178,8 @@ def _text(value: Any, what: str) -> str:
     return checked_text(value, what)
 
 
-def _label(value: Any, place: str) -> str:
+def label_of(value: Any, place: str) -> str:
+    """Return a string or an integer as a label; `place` names its row in errors."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise CorpusError(f"{place}: the label is {value!r:.60}; expected a string or an integer")
     return checked_text(str(value).strip(), f"{place}: the label")

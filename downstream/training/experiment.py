@@ -24,7 +24,7 @@ from downstream.features.batches import Examples, FeatureShape
 from downstream.features.drawn_examples import draw_examples
 from downstream.features.plain_words import PlainWords
 from downstream.features.store import open_stores
-from downstream.features.texts_to_layers import Texts
+from downstream.features.texts_to_layers import tokenize
 from downstream.features.word_vectors import WordVectors, check_vectors, vectors_digest
 from downstream.heads.head import MixedModel, Predictions
 from downstream.heads.saved_head import FileRecord, HeadDescription, HeadInputs
@@ -178,7 +178,12 @@ def _open_features(
     inputs = task.inputs(settings)
     if model_path is None:
         check_heads(settings, task, 0, 0)
-        words = {name: PlainWords.of_texts(_words(texts)) for name, texts in inputs.texts.items()}
+        if not inputs.reading.tokenized:
+            raise ConfigError("raw texts need the tokenizer of a biLM; set --model")
+        words = {
+            name: PlainWords.of_texts(tokenize(None, texts, inputs.reading))
+            for name, texts in inputs.texts.items()
+        }
         return _Opened(Features(words, {}), FeatureShape(0, 0), None, None)
     embedder = Embedder(
         PretrainedBiLm.open(model_path), device=settings.device, precision=settings.precision
@@ -191,13 +196,6 @@ def _open_features(
     bilm = FileRecord(path=locate(model_path).name, digest=digest)
     shape = FeatureShape(embedder.num_layers, embedder.dim)
     return _Opened(Features(stores, {}), shape, bilm, None)
-
-
-def _words(texts: Texts) -> list[list[str]]:
-    """Return texts that are lists of words; raw texts cannot be tokenized without a biLM."""
-    if any(isinstance(text, str) for text in texts):
-        raise ConfigError("raw texts need the tokenizer of a biLM; set --model")
-    return [list(text) for text in texts]
 
 
 def _with_vectors(settings: TaskSettings, opened: _Opened, results: Results[Any]) -> _Opened:

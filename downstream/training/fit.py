@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,10 +27,12 @@ from bilm.errors import DivergedError
 from bilm.model.devices import copy_to_device
 from bilm.model.precision import precision_context
 from downstream.features.batches import Examples, Ids, Source
-from downstream.heads.head import Evaluation, Head, Predictions
-from downstream.heads.text_model import Probabilities
+from downstream.heads.class_outputs import Probabilities
+from downstream.heads.head import Evaluation, Head, MixedModel, Predictions
 from downstream.settings.common import TrainingPlan
 from downstream.settings.progress import Progress
+
+AnyModel = TypeVar("AnyModel", bound=MixedModel)
 
 _EVALUATION_TEXTS = 256
 
@@ -100,6 +102,26 @@ def fit(
                 break
     model.load_state_dict(best)
     return history
+
+
+def fit_new(
+    build: Callable[[], AnyModel],
+    train: Examples,
+    validation: Examples,
+    settings: TrainingPlan,
+    seed: int,
+    device: torch.device,
+) -> tuple[AnyModel, History]:
+    """Build a head with the seed and train it on `device`; return it in host memory.
+
+    Torch's global random state does not change.
+    """
+    devices = [] if device.type == "cpu" else [torch.empty(0, device=device).get_device()]
+    with torch.random.fork_rng(devices, device_type=device.type):
+        torch.manual_seed(seed)
+        model = build().to(device)
+        history = fit(model, train, validation, settings, seed)
+    return model.cpu().eval(), history
 
 
 def predict_probabilities(model: Head, source: Source) -> Probabilities:

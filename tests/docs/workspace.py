@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -95,6 +96,7 @@ def write_texts(directory: Path) -> None:
     for split, part in (("train", lines[:40]), ("dev", lines[40:50]), ("test", lines[50:60])):
         (directory / f"ner_{split}.tsv").write_text(entities(part), encoding="utf-8")
         (directory / f"roles_{split}.jsonl").write_text(roles(part), encoding="utf-8")
+        (directory / f"nli_{split}.jsonl.gz").write_bytes(gzip.compress(pairs(part).encode()))
     shutil.copy(directory / "test.csv", directory / "texts.csv")
     words = sorted({word for line in lines for word in line.split()})
     vectors = "".join(
@@ -138,6 +140,15 @@ def roles(lines: list[str]) -> str:
         words = line.split()
         tags = ["B-ARG0", "B-V", *["O"] * (len(words) - 2)]
         records.append({"tokens": words, "predicates": [{"index": 1, "tags": tags}]})
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def pairs(lines: list[str]) -> str:
+    """Return pairs of sentences as JSON lines; they entail each other if they are equal."""
+    records = []
+    for line, following in itertools.pairwise(lines):
+        records.append({"sentence1": line, "sentence2": line, "label": "entailment"})
+        records.append({"sentence1": line, "sentence2": following, "label": "neutral"})
     return "".join(json.dumps(record) + "\n" for record in records)
 
 

@@ -1,0 +1,78 @@
+"""The base class of trained heads that read the words of raw texts, with or without a biLM.
+
+On disk, a head consists of its description and `head.safetensors`. The biLM and the word vectors
+are not copied: their paths and digests are recorded, and other files are rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Generic, Self, TypeVar
+
+from bilm.model.precision import Precision
+from downstream.features.plain_words import PlainWords, WordFile, WordLayersFile
+from downstream.features.word_vectors import Table
+from downstream.heads.head import MixedModel
+from downstream.heads.saved_head import load_weights
+from downstream.heads.word_model import WordHeadDescription
+from downstream.predictors.loading import OpenedInputs, Places, open_inputs
+
+WINDOW_WORDS = 16_384  # that are predicted together, which bounds the memory for the layers
+
+AnyDescription = TypeVar("AnyDescription", bound=WordHeadDescription)
+
+
+class WordPredictor(Generic[AnyDescription]):
+    """A trained head, and the biLM and the word vectors that it needs."""
+
+    def __init__(
+        self, description: AnyDescription, model: MixedModel, inputs: OpenedInputs
+    ) -> None:
+        self.description = description
+        device = "cpu" if inputs.embedder is None else inputs.embedder.device
+        self._model = model.to(device).eval()
+        self._inputs = inputs
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        directory: Path | str,
+        *,
+        model: Path | str | None = None,
+        vectors: Path | str | None = None,
+        device: str | None = None,
+        precision: Precision = "float32",
+    ) -> Self:
+        """Read a trained head.
+
+        Args:
+            directory: the output directory of the command that trained the head.
+            model: the path of the biLM, if it has moved.
+            vectors: the path of the word vectors, if they have moved.
+            device: such as "cpu" or "cuda:1"; by default, the accelerator if there is one, else the
+                CPU.
+            precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
+        """
+        directory = Path(directory)
+        description = cls._read_description(directory)
+        inputs = open_inputs(description, directory, Places(model, vectors, device, precision))
+        weights = load_weights(description, directory)
+        head = description.build()
+        head.load_state_dict(weights)
+        return cls(description, head, inputs)
+
+    @classmethod
+    def _read_description(cls, directory: Path) -> AnyDescription:
+        """Read the description of a head of this class."""
+        raise NotImplementedError
+
+    def _read(self, texts: Sequence[list[str]]) -> tuple[WordFile, Table | None]:
+        """Return tokenized texts with the layers of the biLM, and the vectors of their types."""
+        if self._inputs.embedder is not None and self.description.mix_kind != "none":
+            file: WordFile = WordLayersFile.computed(texts, self._inputs.embedder)
+        else:
+            file = PlainWords.of_texts(texts)
+        if self._inputs.vectors is None:
+            return file, None
+        return file, self._inputs.vectors.look_up(file.types, self.description.head.unknown)

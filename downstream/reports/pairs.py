@@ -1,0 +1,148 @@
+"""The parts of the report of `downstream.pair`: scores by class, confused labels, and errors.
+
+`errors.jsonl` has one line per test pair with a wrong class: both texts, the true and the predicted
+label, the probability of the predicted one, and the file and line of the pair.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from downstream.heads.class_outputs import Probabilities
+from downstream.heads.pair_model import PairDescription
+from downstream.reports.plots import plot_confusion
+from downstream.reports.report import (
+    CLASSIFICATION_COLUMNS,
+    TaskPage,
+    class_table,
+    confusion_table,
+    input_names,
+    num_weights,
+)
+from downstream.settings.pairs import PairSettings
+from downstream.tasks.pairs import PairTask
+from downstream.tasks.scores import Scores
+from downstream.tasks.splits import SPLITS
+from downstream.training.experiment import Results
+
+ERRORS_FILE = "errors.jsonl"
+
+_SHOWN_ERRORS = 15
+
+
+def pair_page(results: Results[Scores], settings: PairSettings) -> TaskPage:
+    """Return the parts of the report that depend on the task."""
+    task: PairTask = results.task
+    best = results.chosen().outcome
+    test, overlap = best.scores["test"], task.overlap()
+    return TaskPage(
+        title="Pairs of texts on a frozen biLM",
+        introduction=_introduction(results, settings),
+        comparison="Accuracy and macro F1 in percent (mean and standard deviation over seeds), the "
+        "share of each layer (token encoder first), and gamma.",
+        columns=CLASSIFICATION_COLUMNS,
+        figures={"accuracy": "accuracy", "macro_f1": "macro F1"},
+        selection="Selected by the validation accuracy; this directory contains its classifier.",
+        details=[
+            "![confusion matrices](confusion.png)",
+            class_table(test.by_class, "class (test)", "pairs"),
+            "## Confused labels (test)",
+            confusion_table(confusions(test, task.labels), "pairs"),
+            "## Errors (test)",
+            f"The first errors; `{ERRORS_FILE}` has all of them.",
+            *islice(map(_shown_error, errors(results)), _SHOWN_ERRORS),
+        ],
+        card=_card(results, settings),
+        tree={
+            "task": "pair classifier",
+            "classes": list(task.classes),
+            "pairs": {split: len(task.splits[split]) for split in SPLITS},
+            "test_pairs_in_training": overlap.num_pairs,
+            "test_pairs_with_first_text_in_training": overlap.num_first_texts,
+        },
+        pictures={"confusion.png": partial(plot_confusion, best.scores, task.labels)},
+        files={
+            ERRORS_FILE: "".join(
+                json.dumps(error, ensure_ascii=False) + "\n" for error in errors(results)
+            )
+        },
+    )
+
+
+def _introduction(results: Results[Scores], settings: PairSettings) -> str:
+    task: PairTask = results.task
+    sizes = ", ".join(f"{len(task.splits[split]):,} {split}" for split in SPLITS)
+    known, overlap = results.known_words, task.overlap()
+    vectors = f" {known:.1%} of word types have a vector." if known else ""
+    return (
+        f"{len(task.classes)} classes; {sizes} pairs. Two biLSTMs of {settings.head.encoder_dim} "
+        f"units per direction with attention between them, {settings.train.num_seeds} seed(s) per "
+        f"mix.{vectors} {overlap.num_pairs:,} test pairs also occur in the training split; the "
+        f"first text of {overlap.num_first_texts:,} test pairs does."
+    )
+
+
+def errors(results: Results[Scores]) -> Iterator[dict[str, Any]]:
+    """Yield a record of every test pair with a wrong class."""
+    task: PairTask = results.task
+    probabilities: Probabilities = results.chosen().test_predictions
+    split = task.splits["test"]
+    file = task.files[split.file]
+    for place, label, row in zip(split.places, split.labels, probabilities, strict=True):
+        predicted = int(row.argmax())
+        if predicted != label:
+            first, second = file.both(place)
+            yield {
+                "place": file.place(place),
+                "first": first,
+                "second": second,
+                "label": task.labels[label],
+                "predicted": task.labels[predicted],
+                "probability": round(float(row[predicted]), 4),
+            }
+
+
+def _shown_error(error: dict[str, Any]) -> str:
+    return (
+        f"- {error['first']}  \n  {error['second']}  \n  {error['label']}, predicted: "
+        f"{error['predicted']} ({error['probability']:.2f})"
+    )
+
+
+def confusions(scores: Scores, labels: tuple[str, ...]) -> list[tuple[str, str, int]]:
+    """Return true label, predicted label and number of pairs, the most frequent first."""
+    rows = [
+        (labels[i], labels[k], count)
+        for i, row in enumerate(scores.confusion)
+        for k, count in enumerate(row)
+        if i != k and count
+    ]
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def _card(results: Results[Scores], settings: PairSettings) -> list[str]:
+    chosen, task = results.chosen(), results.task
+    best, description = chosen.outcome, chosen.description
+    assert isinstance(description, PairDescription)
+    test = best.scores["test"]
+    return [
+        "# Model card: pair classifier",
+        f"**Model.** A network with attention between two texts and {num_weights(chosen):,} "
+        f"weights on {', '.join(input_names(description))}.",
+        f"**Classes.** {', '.join(task.classes)}.",
+        f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
+        f"pairs, and {len(task.splits['validation']):,} more for early stopping; seed {best.seed}.",
+        f"**Test data.** `{Path(settings.data.test).name}`, {len(task.splits['test']):,} pairs: "
+        f"accuracy {test.accuracy:.2%}, macro F1 {test.macro_f1:.2%}.",
+        "**Use.** `downstream.PairClassifier.from_pretrained(directory).predict(pairs)`, or "
+        "`bilm tasks predict`. The biLM and the word vectors are found by path and verified by "
+        "digest.",
+        f"**Limits.** Every pair gets one of the {len(task.classes)} classes. Probabilities are "
+        f"not calibrated. Texts are truncated to {description.max_words} words. A classifier may "
+        "rely on one of the two texts alone. Biases of the training pairs are reproduced.",
+    ]

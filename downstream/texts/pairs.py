@@ -1,0 +1,172 @@
+"""Read pairs of texts, with or without labels, from CSV, TSV, JSON Lines, JSON or Parquet files.
+
+Errors name the file and the line: a missing column, rows of different lengths, an empty text or
+label. A text that occurs several times in a file is kept once, so that the biLM reads it once.
+
+Cost: one pass over the file; the texts are kept in memory. Does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bilm.errors import ConfigError, CorpusError
+from bilm.files.reading import open_regular
+from bilm.text.lines import LineReader
+from bilm.text.records import place_of, read_rows
+from bilm.text.tables import Format, format_of, json_fields
+from downstream.texts.labelled import Ids, label_of, text_of
+
+
+@dataclass(frozen=True)
+class PairColumns:
+    """The columns of both texts and of the label; without a label, only texts are read."""
+
+    first: str
+    second: str
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) < len(self.names) or not all(self.names):
+            raise ConfigError(
+                f"the columns are {', '.join(map(repr, self.names))}; they must be different "
+                "names, or numbers from 1"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns."""
+        texts = (self.first, self.second)
+        return texts if self.label is None else (*texts, self.label)
+
+
+class TextPairs(NamedTuple):
+    """Distinct texts, and the indices of the first and the second text of each pair."""
+
+    texts: tuple[str, ...]
+    first: Ids
+    second: Ids
+
+
+@dataclass(frozen=True)
+class LabelledPairs:
+    """The pairs of a file, their labels, and the number of the line or record of each pair."""
+
+    pairs: TextPairs
+    labels: tuple[str, ...]
+    numbers: tuple[int, ...]
+    source: str
+    format: Format = "jsonl"
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def place(self, pair: int) -> str:
+        """Return the file and line of a pair, for error messages."""
+        return place_of(Path(self.source), self.format, self.numbers[pair])
+
+    def both(self, pair: int) -> tuple[str, str]:
+        """Return the two texts of a pair."""
+        texts, first, second = self.pairs
+        return texts[first[pair]], texts[second[pair]]
+
+
+class _Row(NamedTuple):
+    number: int
+    texts: tuple[str, str]
+    label: str
+
+
+def distinct_texts(pairs: Iterable[tuple[str, str]]) -> TextPairs:
+    """Return pairs of texts, in which equal texts have the same index."""
+    places: dict[str, int] = {}
+    rows = [[places.setdefault(text, len(places)) for text in pair] for pair in pairs]
+    indices = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    return TextPairs(tuple(places), indices[:, 0], indices[:, 1])
+
+
+def read_labelled_pairs(
+    path: Path | str,
+    columns: PairColumns,
+    file_format: Format | None = None,
+    header: bool | None = None,
+) -> LabelledPairs:
+    """Read a file of labelled pairs; the arguments are those of `read_labelled`."""
+    path = Path(path)
+    kind = _format_of(path, file_format)
+    rows = list(_rows(path, columns, kind, header))
+    return LabelledPairs(
+        distinct_texts(row.texts for row in rows),
+        tuple(row.label for row in rows),
+        tuple(row.number for row in rows),
+        str(path),
+        kind,
+    )
+
+
+def read_pairs(
+    path: Path | str,
+    columns: PairColumns,
+    file_format: Format | None = None,
+    header: bool | None = None,
+) -> list[tuple[str, str]]:
+    """Read a file of pairs without labels."""
+    path = Path(path)
+    return [row.texts for row in _rows(path, columns, _format_of(path, file_format), header)]
+
+
+def pairs_of_lines(
+    lines: Iterable[str], columns: PairColumns, file_format: Format | None, source: str
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of lines: two texts separated by a tab, or JSON objects (`jsonl`)."""
+    if file_format not in (None, "tsv", "jsonl"):
+        raise ConfigError(f"{source} cannot be read as {file_format}; use tsv or jsonl")
+    for number, line in enumerate(lines, 1):
+        place = f"{source}, line {number}"
+        cells: Sequence[Any] = line.split("\t")
+        if file_format == "jsonl":
+            cells = json_fields(line, columns.names, place)
+        elif len(cells) != 2:
+            raise CorpusError(
+                f"{place} has {len(cells)} columns separated by tabs; expected two texts"
+            )
+        yield _texts(cells, columns, place)
+
+
+def _format_of(path: Path, file_format: Format | None) -> Format:
+    open_regular(path, CorpusError).close()  # report a missing file before an unknown extension
+    kind = format_of(path) if file_format is None else file_format
+    if kind == "text":
+        raise CorpusError(
+            f"{path} is read as plain text, which has no columns; use csv, tsv, jsonl, json or "
+            "parquet (--format)"
+        )
+    return kind
+
+
+def _rows(path: Path, columns: PairColumns, kind: Format, header: bool | None) -> Iterator[_Row]:
+    is_empty = True
+    for number, values in read_rows(LineReader(path), kind, columns.names, header):
+        is_empty = False
+        place = place_of(path, kind, number)
+        label = "" if columns.label is None else label_of(values[2], place)
+        if columns.label is not None and not label:
+            raise CorpusError(f"{place}: the label is empty; remove the row")
+        yield _Row(number, _texts(values, columns, place), label)
+    if is_empty:
+        raise CorpusError(f"{path} has no rows; expected pairs of texts")
+
+
+def _texts(values: Sequence[Any], columns: PairColumns, place: str) -> tuple[str, str]:
+    texts = []
+    for name, value in zip((columns.first, columns.second), values, strict=False):
+        text = text_of(value, f"{place}: the field {name!r}").strip()
+        if not text:
+            raise CorpusError(f"{place}: the text is empty (column {name}); remove the row")
+        texts.append(text)
+    return texts[0], texts[1]
