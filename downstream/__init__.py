@@ -1,4 +1,4 @@
-"""Tasks on frozen biLM representations: classification, tagging, estimators, baselines, analyses.
+"""Tasks on frozen biLM representations: classification, tagging, questions, estimators, analyses.
 
 Public names are imported on first use, so that commands print `--help` without importing torch.
 Before that, waiting threads are set to sleep soon, as in `bilm`.
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from downstream.classifier import TextClassifier as TextClassifier
     from downstream.estimators import BiLmClassifier as BiLmClassifier
     from downstream.estimators import BiLmVectorizer as BiLmVectorizer
+    from downstream.predictors.answerer import QuestionAnswerer as QuestionAnswerer
     from downstream.predictors.tagger import RoleLabeler as RoleLabeler
     from downstream.predictors.tagger import Tagger as Tagger
     from downstream.texts.labelled import LabelledTexts as LabelledTexts
@@ -22,6 +23,7 @@ _MODULES = {
     "BiLmClassifier": "downstream.estimators",
     "BiLmVectorizer": "downstream.estimators",
     "LabelledTexts": "downstream.texts.labelled",
+    "QuestionAnswerer": "downstream.predictors.answerer",
     "RoleLabeler": "downstream.predictors.tagger",
     "Tagger": "downstream.predictors.tagger",
     "TextClassifier": "downstream.classifier",
@@ -32,6 +34,7 @@ __all__ = [
     "BiLmClassifier",
     "BiLmVectorizer",
     "LabelledTexts",
+    "QuestionAnswerer",
     "RoleLabeler",
     "Tagger",
     "TextClassifier",

@@ -1,12 +1,15 @@
-"""Open what a trained head needs besides its own weights: the biLM and the word vectors.
+"""Open a trained head and what it needs besides its own weights: the biLM and the word vectors.
 
 They are found by their recorded paths, or at given ones, and checked by their digests.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from bilm.embedding.embedder import Embedder
 from bilm.errors import CheckpointError
@@ -15,8 +18,12 @@ from bilm.pretrained.digests import model_digest
 from bilm.pretrained.locations import locate
 from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream.features.batches import FeatureShape
+from downstream.features.plain_words import PlainWords, WordLayersFile
+from downstream.features.texts_to_layers import stream_words
+from downstream.features.word_ranges import WordRanges
 from downstream.features.word_vectors import WordVectors, vectors_digest
 from downstream.heads.saved_head import HeadDescription
+from downstream.heads.word_model import WordHeadDescription
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,21 @@ def open_inputs(description: HeadDescription, directory: Path, places: Places) -
     num_layers, dim = (0, 0) if embedder is None else (embedder.num_layers, embedder.dim)
     description.check_shape(FeatureShape(num_layers, dim, vector_dim), directory)
     return OpenedInputs(embedder, table)
+
+
+def read_words(
+    description: WordHeadDescription, inputs: OpenedInputs, texts: Sequence[Sequence[str]]
+) -> WordRanges:
+    """Return the words of tokenized texts with everything that the head reads of them."""
+    words = PlainWords.of_texts(texts)
+    file = words
+    if inputs.embedder is not None and description.mix_kind != "none":
+        layers = np.concatenate(list(stream_words(inputs.embedder, texts)))
+        file = WordLayersFile(words, layers.astype(np.float16))  # rounded as in a store
+    table = None
+    if inputs.vectors is not None:
+        table = inputs.vectors.look_up(words.types, description.head.unknown)
+    return WordRanges(file, table, description.has_characters)
 
 
 def _open_bilm(description: HeadDescription, directory: Path, places: Places) -> Embedder | None:

@@ -19,12 +19,10 @@ from bilm.embedding.sentence_batches import windows
 from bilm.errors import CheckpointError, CorpusError
 from bilm.model.precision import Precision
 from bilm.text.tokenizers import require_tokenizer
-from downstream.features.plain_words import PlainWords, WordLayersFile
 from downstream.features.tag_sources import TagInputs, TagSource
-from downstream.features.texts_to_layers import stream_words
 from downstream.heads.saved_head import load_weights
 from downstream.heads.tagger import TaggerDescription, TaggerModel, TagPrediction
-from downstream.predictors.loading import OpenedInputs, Places, open_inputs
+from downstream.predictors.loading import OpenedInputs, Places, open_inputs, read_words
 from downstream.texts.offsets import Range, word_ranges
 from downstream.texts.tag_sequences import spans_of
 from downstream.training.fit import predict
@@ -149,18 +147,10 @@ class _TaggingHead:
             yield from predict(self._model, self._source(part))
 
     def _source(self, items: Sequence[_Item]) -> TagSource:
-        sentences = [item.words for item in items]
-        words = PlainWords.of_texts(sentences)
-        file = words
-        if self._inputs.embedder is not None and self.description.mix_kind != "none":
-            layers = np.concatenate(list(stream_words(self._inputs.embedder, sentences)))
-            file = WordLayersFile(words, layers.astype(np.float16))  # rounded as in a store
-        table = None
-        if self._inputs.vectors is not None:
-            table = self._inputs.vectors.look_up(words.types, self.description.head.unknown)
+        words = read_words(self.description, self._inputs, [item.words for item in items])
         predicates = np.array([item.predicate for item in items])
         inputs = TagInputs(np.arange(len(items)), predicates if self._has_predicates else None)
-        return TagSource(file, table, inputs, self.description.has_characters)
+        return TagSource(words, inputs)
 
 
 class Tagger(_TaggingHead):

@@ -95,6 +95,8 @@ def write_texts(directory: Path) -> None:
     for split, part in (("train", lines[:40]), ("dev", lines[40:50]), ("test", lines[50:60])):
         (directory / f"ner_{split}.tsv").write_text(entities(part), encoding="utf-8")
         (directory / f"roles_{split}.jsonl").write_text(roles(part), encoding="utf-8")
+        (directory / f"qa_{split}.jsonl").write_text(questions(part), encoding="utf-8")
+    shutil.copy(directory / "qa_test.jsonl", directory / "questions.jsonl")
     shutil.copy(directory / "test.csv", directory / "texts.csv")
     words = sorted({word for line in lines for word in line.split()})
     vectors = "".join(
@@ -138,6 +140,16 @@ def roles(lines: list[str]) -> str:
         words = line.split()
         tags = ["B-ARG0", "B-V", *["O"] * (len(words) - 2)]
         records.append({"tokens": words, "predicates": [{"index": 1, "tags": tags}]})
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def questions(lines: list[str]) -> str:
+    """Return the sentences as JSON lines of passages; the answer is the first word."""
+    records = []
+    for number, line in enumerate(lines):
+        answer = {"text": line.split()[0], "answer_start": 0}
+        question = {"id": str(number), "question": "Who?", "answers": [answer]}
+        records.append({"context": line, "qas": [question]})
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
