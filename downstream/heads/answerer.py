@@ -3,8 +3,8 @@
 The words of the passage and of the question, `[x; characters; ELMo]`, are read by the same biLSTM;
 a second mix may be concatenated with its outputs. Attention in both directions gives the words of
 the passage given the question, and self-attention relates them to each other. One biLSTM scores the
-words as the first one of the answer, and a second one, which also reads the outputs of the first,
-as the last one. This is the model of Clark and Gardner (2018) with one recurrent layer fewer. The
+words as the first one of the answer, and a second one, to whose input the outputs of the first are
+added, as the last one. This is the model of Clark and Gardner (2018) with one recurrent layer fewer. The
 loss is the negative logarithm of the total probability of all reference spans.
 
 Attribute names are part of the saved format: they are the keys of `head.safetensors`.
@@ -88,7 +88,7 @@ class AnswererModel(WordModel):
         self.self_attention = SelfAttention(dim)
         self.first_layer = BiLstmLayer(dim, head.encoder_dim)
         self.first = nn.Linear(dim, 1)
-        self.last_layer = BiLstmLayer(2 * dim, head.encoder_dim)
+        self.last_layer = BiLstmLayer(dim, head.encoder_dim)
         self.last = nn.Linear(dim, 1)
         self.dropout = Dropout(head.dropout, per_text=True)
 
@@ -103,7 +103,7 @@ class AnswererModel(WordModel):
         words = self.dropout(self.self_attention(self.dropout(words), mask))
         places = reversed_places(mask)
         hidden = self.first_layer(words, places)
-        later = self.last_layer(torch.cat([words, self.dropout(hidden)], dim=-1), places)
+        later = self.last_layer(words + self.dropout(hidden), places)
         is_excluded = ~batch.extras["is_answerable"][window_of]
         first, last = (
             layer(self.dropout(states)).squeeze(2).masked_fill(is_excluded, -torch.inf)

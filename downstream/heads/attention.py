@@ -22,8 +22,8 @@ class Similarity(nn.Module):
         super().__init__()
         self.left = nn.Linear(dim, 1, bias=False)
         self.right = nn.Linear(dim, 1, bias=False)
-        self.product = nn.Parameter(torch.empty(dim))
-        nn.init.uniform_(self.product, -1 / math.sqrt(dim), 1 / math.sqrt(dim))
+        # At first, the product is that of scaled dot-product attention: equal words are similar.
+        self.product = nn.Parameter(torch.full((dim,), 1 / math.sqrt(dim)))
 
     def forward(self, words: Tensor, others: Tensor) -> Tensor:
         left = self.left(words)  # (texts, words, 1)
