@@ -80,15 +80,15 @@ class AnswererModel(WordModel):
     def __init__(self, description: AnswererDescription) -> None:
         super().__init__(description)
         head = description.head
-        dim = 2 * head.encoder_dim
+        dim = 2 * head.span_dim
         self.max_answer_words = head.max_answer_words
         self.encoder = BiLstmLayer(self.input_dim, head.encoder_dim)
-        encoded_dim = dim + self.widths().get("output", 0)
+        encoded_dim = 2 * head.encoder_dim + self.widths().get("output", 0)
         self.attention = BidirectionalAttention(encoded_dim, dim)
         self.self_attention = SelfAttention(dim)
-        self.first_layer = BiLstmLayer(dim, head.encoder_dim)
+        self.first_layer = BiLstmLayer(dim, head.span_dim)
         self.first = nn.Linear(dim, 1)
-        self.last_layer = BiLstmLayer(dim, head.encoder_dim)
+        self.last_layer = BiLstmLayer(dim, head.span_dim)
         self.last = nn.Linear(dim, 1)
         self.dropout = Dropout(head.dropout, per_text=True)
 

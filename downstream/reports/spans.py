@@ -100,8 +100,8 @@ def _introduction(results: Results[SpanScores], settings: SpanSettings) -> str:
     skipped = sum(file.num_skipped for file in task.files.values())
     skips = f" {skipped:,} questions without an answer were left out." if skipped else ""
     return (
-        f"Questions about passages: {sizes}. {settings.head.encoder_dim} units per direction of "
-        f"each biLSTM, {settings.train.num_seeds} seed(s) per mix.{vectors} Of {num_answers:,} "
+        f"Questions about passages: {sizes}. Units per direction: {settings.head.encoder_dim} "
+        f"before and {settings.head.span_dim} after the attention; {settings.train.num_seeds} seed(s) per mix.{vectors} Of {num_answers:,} "
         f"reference answers, {widened:,} start or end inside a word and were widened to the whole "
         f"word, and {lost:,} contain no word.{skips} {task.num_seen():,} test passages also occur "
         "in the training split."

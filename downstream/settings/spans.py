@@ -64,7 +64,12 @@ class SpanDataSettings(Section):
 class SpanHeadSettings(WordHeadSettings):
     """The network that finds the answer to a question in a passage."""
 
-    encoder_dim: PositiveInt = Field(64, description="units per direction of each biLSTM")
+    encoder_dim: PositiveInt = Field(
+        64, description="units per direction of the biLSTM over passages and questions"
+    )
+    span_dim: PositiveInt = Field(
+        32, description="units per direction of each of the two biLSTMs after the attention"
+    )
     dropout: Share = Field(0.2, description="dropout rate of the inputs of each layer")
     max_words: Annotated[int, Field(ge=2)] = Field(
         400,
@@ -118,6 +123,7 @@ SPAN_FLAGS = FlagSet(
         Flag("--tokenizer", "data.tokenizer"),
         *MIX_FLAGS,
         Flag("--encoder-dim", "head.encoder_dim", int),
+        Flag("--span-dim", "head.span_dim", int),
         Flag("--dropout", "head.dropout", float),
         *CHARACTER_FLAGS,
         Flag("--max-words", "head.max_words", int),

@@ -55,5 +55,6 @@ def make_span_place(directory: Path) -> Path:
 
 def span_flags(place: Path, output: str, *more: str) -> list[str]:
     files = [f"--{name}={place / (name + '.jsonl')}" for name in ("train", "validation", "test")]
-    training = ["--epochs=10", "--patience=10", "--learning-rate=0.02", "--encoder-dim=8"]
-    return [*files, f"--output={place / output}", *training, "--dropout=0", *more]
+    training = ["--epochs=15", "--patience=15", "--learning-rate=0.02", "--encoder-dim=12"]
+    sizes = ["--span-dim=8", "--batch-size=4", "--dropout=0"]
+    return [*files, f"--output={place / output}", *training, *sizes, *more]

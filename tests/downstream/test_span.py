@@ -81,7 +81,7 @@ def test_second_run_does_not_run_the_bilm(place: Path, monkeypatch: pytest.Monke
 def test_overfits_20_examples(place: Path, more: list[str]) -> None:
     path = write_lines(place / "few.jsonl", passages(10, 9))
     files = [f"--{name}={path}" for name in ("train", "validation", "test")]
-    fit = ["--epochs=40", "--patience=40", "--batch-size=5", "--mix-dropout=0", "--overwrite"]
+    fit = ["--epochs=40", "--patience=40", "--batch-size=2", "--mix-dropout=0", "--overwrite"]
     source = [] if "--mix=none" in more else model(place)
     assert main(span_flags(place, "few", *source, *more, *files, *fit)) == 0
     tree = results(place, "few")
