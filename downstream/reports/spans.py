@@ -100,11 +100,12 @@ def _introduction(results: Results[SpanScores], settings: SpanSettings) -> str:
     skipped = sum(file.num_skipped for file in task.files.values())
     skips = f" {skipped:,} questions without an answer were left out." if skipped else ""
     return (
-        f"Questions about passages: {sizes}. Units per direction: {settings.head.encoder_dim} "
-        f"before and {settings.head.span_dim} after the attention; {settings.train.num_seeds} seed(s) per mix.{vectors} Of {num_answers:,} "
-        f"reference answers, {widened:,} start or end inside a word and were widened to the whole "
-        f"word, and {lost:,} contain no word.{skips} {task.num_seen():,} test passages also occur "
-        "in the training split."
+        f"Questions about passages: {sizes}. Units per direction of the biLSTMs: "
+        f"{settings.head.encoder_dim} before and {settings.head.span_dim} after the attention; "
+        f"{settings.train.num_seeds} seed(s) per mix.{vectors} Of {num_answers:,} reference "
+        f"answers, {widened:,} start or end inside a word and were widened to the whole word, and "
+        f"{lost:,} contain no word.{skips} {task.num_seen():,} test passages also occur in the "
+        "training split."
     )
 
 

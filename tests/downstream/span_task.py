@@ -48,13 +48,13 @@ def make_span_place(directory: Path) -> Path:
     """Write a tiny model, word vectors and passages."""
     tiny_bilm().save_pretrained(directory / "model")
     write_vectors(directory / "vectors.txt")
-    for name, count, seed in (("train", 60, 1), ("validation", 20, 2), ("test", 20, 3)):
+    for name, count, seed in (("train", 120, 1), ("validation", 20, 2), ("test", 20, 3)):
         write_lines(directory / f"{name}.jsonl", passages(count, seed))
     return directory
 
 
 def span_flags(place: Path, output: str, *more: str) -> list[str]:
     files = [f"--{name}={place / (name + '.jsonl')}" for name in ("train", "validation", "test")]
-    training = ["--epochs=15", "--patience=15", "--learning-rate=0.02", "--encoder-dim=12"]
+    training = ["--epochs=12", "--patience=12", "--learning-rate=0.02", "--encoder-dim=12"]
     sizes = ["--span-dim=8", "--batch-size=4", "--dropout=0"]
     return [*files, f"--output={place / output}", *training, *sizes, *more]

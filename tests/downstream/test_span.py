@@ -49,7 +49,7 @@ def test_learns_answers_and_writes_the_report(place: Path) -> None:
     scores = tree["outcomes"][0]["scores"]["test"]
     assert scores["main"] == scores["f1"] > 0.9
     assert scores["by_class"]["other"]["support"] == 40
-    assert tree["questions"] == {"train": 120, "validation": 40, "test": 40}
+    assert tree["questions"] == {"train": 240, "validation": 40, "test": 40}
     assert tree["widened_answers"] == {"train": 0, "validation": 0, "test": 0}
     page = (place / "report" / "report.md").read_text("utf-8")
     assert "| question word" in page

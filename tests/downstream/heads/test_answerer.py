@@ -33,7 +33,13 @@ QUESTIONS = [["who sat", "where"], ["what is it now"], ["who ran"]]
 
 
 def description(**changes: Any) -> AnswererDescription:
-    head = {"encoder_dim": 5, "span_dim": 4, "character_filters": 6, "dropout": 0.0, **changes.pop("head", {})}
+    head = {
+        "encoder_dim": 5,
+        "span_dim": 4,
+        "character_filters": 6,
+        "dropout": 0.0,
+        **changes.pop("head", {}),
+    }
     fields: dict[str, Any] = {
         "format": "bilm-answerer",
         "version": 1,
