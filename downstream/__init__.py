@@ -1,4 +1,4 @@
-"""Tasks on frozen biLM representations: classification, pairs, tagging, estimators, analyses.
+"""Tasks on frozen biLM representations: classes, pairs, tags, answers, estimators, analyses.
 
 Public names are imported on first use, so that commands print `--help` without importing torch.
 Before that, waiting threads are set to sleep soon, as in `bilm`.
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from downstream.classifier import TextClassifier as TextClassifier
     from downstream.estimators import BiLmClassifier as BiLmClassifier
     from downstream.estimators import BiLmVectorizer as BiLmVectorizer
+    from downstream.predictors.answerer import QuestionAnswerer as QuestionAnswerer
     from downstream.predictors.pair_estimator import BiLmPairClassifier as BiLmPairClassifier
     from downstream.predictors.pairs import PairClassifier as PairClassifier
     from downstream.predictors.tagger import RoleLabeler as RoleLabeler
@@ -26,6 +27,7 @@ _MODULES = {
     "BiLmVectorizer": "downstream.estimators",
     "LabelledTexts": "downstream.texts.labelled",
     "PairClassifier": "downstream.predictors.pairs",
+    "QuestionAnswerer": "downstream.predictors.answerer",
     "RoleLabeler": "downstream.predictors.tagger",
     "Tagger": "downstream.predictors.tagger",
     "TextClassifier": "downstream.classifier",
@@ -38,6 +40,7 @@ __all__ = [
     "BiLmVectorizer",
     "LabelledTexts",
     "PairClassifier",
+    "QuestionAnswerer",
     "RoleLabeler",
     "Tagger",
     "TextClassifier",

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 from bilm.errors import run_command
 from downstream.settings.flags import parse, read_settings, set_up
 from downstream.settings.pairs import PAIR_FLAGS, PairSettings
-from downstream.tag import check_output, run_task
+from downstream.tag import check_output
 
 if TYPE_CHECKING:
-    from downstream.reports.report import TaskPage
-    from downstream.tasks.scores import Scores
-    from downstream.training.experiment import Results
+    pass
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,14 +32,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def classify_pairs(settings: PairSettings, progress: bool | None = None) -> str:
     """Run the experiment, write the report, and return the summary."""
-    from downstream.reports.pairs import pair_page
     from downstream.tasks.pairs import read_pair_task
 
-    def page_of(results: Results[Scores]) -> TaskPage:
-        return pair_page(results, settings)
-
     check_output(settings)
-    return run_task(settings, read_pair_task(settings), page_of, progress)
+    task = read_pair_task(settings)
+    # torch is imported here, so that --help and errors in the pairs appear immediately.
+    from downstream.reports.pairs import pair_page
+    from downstream.reports.report import run_and_report
+
+    return run_and_report(settings, task, lambda results: pair_page(results, settings), progress)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
 """Predict with a trained head: `python -m downstream.predict --head DIR --input F --output P`
 
-The head is one of `downstream.classify`, `downstream.pair`, `downstream.tag` or `downstream.srl`.
-The output has one record per text or pair of texts, in the order of the input: for a classifier, a
-row of a .csv or .jsonl file with the class, its probability, and the probability of each class; for
-a tagger, a line of a .jsonl file with the words, their tags and the spans, or a .tsv file of words
-and tags; for semantic roles, a line of a .jsonl file with the predicates and their arguments. Words
-and spans have character offsets. `--input -` reads one text per line from standard input until its
-end (for pairs, two texts separated by a tab, or JSON lines with `--format jsonl`), and `--output -`
-writes .jsonl to standard output.
+The head is one of `downstream.classify`, `downstream.pair`, `downstream.tag`, `downstream.srl` or
+`downstream.span`. The output has one record per text, in the order of the input:
+- for a classifier of texts or pairs, a row of a .csv or .jsonl file with the class, its
+  probability, and the probability of each class;
+- for a tagger, a line of a .jsonl file with the words, their tags and the spans, or a .tsv file of
+  words and tags;
+- for semantic roles, a line of a .jsonl file with the predicates and their arguments;
+- for answers to questions, a line of a .jsonl file per question; the input is a file of JSON lines
+  with `context` and `question`, `questions` or `qas`.
+Words, spans and answers have character offsets. `--input -` reads one text per line from standard
+input until its end (for pairs, two texts separated by a tab, or JSON lines with `--format jsonl`),
+and `--output -` writes .jsonl to standard output.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from downstream.reports.pages import check_writable
 from downstream.settings.flags import names
 from downstream.settings.pairs import FIRST_COLUMN, PAIR_FILE, SECOND_COLUMN
 from downstream.settings.sections import Format
+from downstream.texts.asked import asked_in_lines, read_asked
 from downstream.texts.labelled import read_texts
 from downstream.texts.pairs import PairColumns, pairs_of_lines, read_pairs
 
@@ -47,6 +52,8 @@ STANDARD = Path("-")  # standard input or output
 def main(argv: Sequence[str] | None = None) -> int:
     """Read the texts, predict, and write the predictions."""
     arguments = _parse(argv)
+    if (arguments.head / "answerer.json").exists():
+        return _answer(arguments)
     is_tagger = (arguments.head / "tagger.json").exists()
     _check_output(arguments.output, (".jsonl", ".tsv") if is_tagger else (".csv", ".jsonl"))
     if (arguments.head / PAIR_FILE).exists():
@@ -57,15 +64,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         predict = partial(_classify, arguments.head, _read_texts(arguments))
     share_cores()
     # torch is imported here, so that --help and errors in the input appear immediately.
-    from downstream.predictors.loading import Places
-
-    places = Places(arguments.model, arguments.vectors, arguments.device, arguments.precision)
+    places = _places(arguments)
     suffix = ".jsonl" if arguments.output == STANDARD else arguments.output.suffix
     _write(arguments.output, predict(places, suffix))
     return 0
 
 
-def _check_output(output: Path, suffixes: tuple[str, str]) -> None:
+def _places(arguments: argparse.Namespace) -> Places:
+    from downstream.predictors.loading import Places
+
+    return Places(arguments.model, arguments.vectors, arguments.device, arguments.precision)
+
+
+def _answer(arguments: argparse.Namespace) -> int:
+    """Read the questions, predict their answers, and write them."""
+    _check_output(arguments.output, (".jsonl",))
+    if arguments.input == STANDARD:
+        asked = asked_in_lines(enumerate(standard_input_lines(), 1), "standard input")
+    else:
+        asked = read_asked(arguments.input)
+    share_cores()
+    from downstream.predictors.answerer import QuestionAnswerer
+
+    answerer = QuestionAnswerer.from_pretrained(arguments.head, **asdict(_places(arguments)))
+    answers = answerer.predict([(one.question, one.context) for one in asked])
+    records = [
+        {**({} if one.id is None else {"id": one.id}), "question": one.question, **asdict(answer)}
+        for one, answer in zip(asked, answers, strict=True)
+    ]
+    _write(arguments.output, _json_lines(records))
+    return 0
+
+
+def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
     if output == STANDARD:
         return
     if output.suffix not in suffixes:
@@ -100,12 +131,13 @@ def standard_input_lines() -> Iterator[str]:
     Empty lines at the end are ignored.
     """
     try:
-        lines = sys.stdin.buffer.read().decode("utf-8").rstrip().splitlines()
+        text = sys.stdin.buffer.read().decode("utf-8").rstrip()
     except UnicodeDecodeError as e:
         line = e.object.count(b"\n", 0, e.start) + 1
         raise CorpusError(f"standard input, line {line} is not UTF-8; convert it") from None
-    if not lines:
+    if not text:
         raise CorpusError("standard input is empty; expected one text per line")
+    lines = text.replace("\r\n", "\n").split("\n")  # and not at U+2028, as `str.splitlines` does
     for number, line in enumerate(lines, 1):
         if not line.strip():
             raise CorpusError(f"standard input, line {number} is empty; remove it")
@@ -165,8 +197,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--classifier",
         type=Path,
         required=True,
-        help="output directory of downstream.classify, downstream.pair, downstream.tag or "
-        "downstream.srl",
+        help="output directory of downstream.classify, downstream.pair, downstream.tag, "
+        "downstream.srl or downstream.span",
     )
     add(
         "--input",

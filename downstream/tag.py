@@ -9,7 +9,7 @@ model or the cache; 3 a loss that is NaN or infinite.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,12 +20,9 @@ from downstream.settings.flags import parse, read_settings, set_up
 from downstream.settings.tagging import TAG_FLAGS, SequenceSettings, TagSettings
 
 if TYPE_CHECKING:
-    from downstream.reports.report import TaskPage
     from downstream.reports.tagging import TaskNames
-    from downstream.tasks.tag_scores import TagScores
     from downstream.tasks.tagging import TaggingTask
-    from downstream.tasks.task import Scores, Task
-    from downstream.training.experiment import Results
+    from downstream.tasks.task import Scores
 
 AnySettings = TypeVar("AnySettings", bound=TaskSettings)
 AnyScores = TypeVar("AnyScores", bound="Scores")
@@ -62,35 +59,12 @@ def run_tagging(
     settings: SequenceSettings, task: TaggingTask, names: TaskNames, progress: bool | None
 ) -> str:
     """Train the heads of a tagging task, write the report, and return the summary."""
+    # torch is imported here, so that --help and errors in the settings appear immediately.
+    from downstream.reports.report import run_and_report
     from downstream.reports.tagging import tagging_page
 
-    def page_of(results: Results[TagScores]) -> TaskPage:
-        return tagging_page(results, settings, names)
-
-    return run_task(settings, task, page_of, progress)
-
-
-def run_task(
-    settings: AnySettings,
-    task: Task[AnySettings, AnyScores],
-    page_of: Callable[[Results[AnyScores]], TaskPage],
-    progress: bool | None,
-) -> str:
-    """Train the heads of a task that may have no biLM, write the report, return the summary."""
-    # torch is imported here, so that --help and errors in the settings appear immediately.
-    from downstream.reports.report import summary_table, write_report
-    from downstream.training.experiment import run
-
-    model = None if settings.model is None else Path(settings.model)
-    results = run(settings, task, model, progress)
-    page = page_of(results)
-    write_report(results, settings, page)
-    best = results.chosen().outcome
-    main_score = page.score or "accuracy"
-    return (
-        f"{summary_table(results, page.columns)}\n\nbest by validation: {best.mix}, seed "
-        f"{best.seed}; test {main_score} {best.scores['test'].main:.2%}\n"
-        f"report: {Path(settings.output) / 'report.md'}\n"
+    return run_and_report(
+        settings, task, lambda results: tagging_page(results, settings, names), progress
     )
 
 

@@ -47,6 +47,7 @@ COMMANDS = {
     "tasks tag": Command("downstream.tag", "train a tagger on a frozen biLM"),
     "tasks srl": Command("downstream.srl", "train a semantic role labeler on a frozen biLM"),
     "tasks pair": Command("downstream.pair", "train a classifier of pairs of texts"),
+    "tasks span": Command("downstream.span", "train a question answerer on a frozen biLM"),
     "tasks predict": Command("downstream.predict", "predict with a trained head"),
     "tasks baselines": Command("downstream.baselines.__main__", "train and score baselines"),
     "tasks layers": Command("downstream.analyses.layers", "compare all layers with single ones"),
@@ -62,7 +63,7 @@ COMMANDS = {
 
 GROUPS = {
     "data": "build and inspect corpora",
-    "tasks": "train and use classifiers and taggers, and analyze models",
+    "tasks": "train and use heads for tasks, and analyze models",
 }
 
 

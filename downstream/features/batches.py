@@ -43,14 +43,16 @@ class Batch:
     """Layers (layers, texts, words, dim), word vectors (texts, words, width), and a mask.
 
     `mask` (texts, words) marks words, as opposed to padding; it is None if there is no padding.
-    `extras` are further inputs of some heads by name, such as character ids. Sources return batches
-    in host memory, with layers of the type of the source.
+    `extras` are further inputs of some heads by name, such as character ids. `others` are batches
+    of further texts by name, such as questions about these texts. Sources return batches in host
+    memory, with layers of the type of the source.
     """
 
     layers: Tensor
     vectors: Tensor | None
     mask: Tensor | None
     extras: Mapping[str, Tensor] = field(default_factory=dict)
+    others: Mapping[str, Batch] = field(default_factory=dict)
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on `device`, with float32 layers; they are copied as they are stored."""
@@ -59,7 +61,8 @@ class Batch:
             for tensor in (self.vectors, self.mask)
         )
         extras = {name: copy_to_device(tensor, device) for name, tensor in self.extras.items()}
-        return Batch(copy_to_device(self.layers, device).float(), vectors, mask, extras)
+        others = {name: batch.to(device) for name, batch in self.others.items()}
+        return Batch(copy_to_device(self.layers, device).float(), vectors, mask, extras, others)
 
 
 class Source(Protocol):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from downstream.features.batches import Batch, Ids, Source
+from downstream.features.batches import Batch, Ids
+from downstream.features.word_ranges import WordRanges
 
 
 class PairSource:
-    """Pairs of the texts of a source; `first` and `second` are the indices of their texts."""
+    """Pairs of the texts of a file; `first` and `second` are the indices of their texts."""
 
-    def __init__(self, texts: Source, first: Ids, second: Ids) -> None:
+    def __init__(self, texts: WordRanges, first: Ids, second: Ids) -> None:
         self._texts = texts
         self._first = first
         self._second = second
@@ -25,10 +26,11 @@ class PairSource:
     @property
     def lengths(self) -> Ids:
         """The number of words of the longer text of each pair, to which both are padded."""
-        lengths = self._texts.lengths
+        lengths = np.diff(self._texts.file.offsets)
         longest: Ids = np.maximum(lengths[self._first], lengths[self._second])
         return longest
 
     def batch(self, indices: Ids) -> Batch:
         """Return the first and then the second texts of the pairs at `indices`."""
-        return self._texts.batch(np.concatenate([self._first[indices], self._second[indices]]))
+        texts = np.concatenate([self._first[indices], self._second[indices]])
+        return self._texts.batch([self._texts.file.words_of(i) for i in texts])

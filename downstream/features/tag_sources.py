@@ -1,4 +1,4 @@
-"""Batches of tagged sentences: their words, predicates and tags."""
+"""Batches of tagged sentences: words with layers and vectors, characters, predicates, tags."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from downstream.features.batches import Batch, Ids
-from downstream.features.plain_words import WordFile
-from downstream.features.spelled_words import SpelledWords
-from downstream.features.word_vectors import Table
+from downstream.features.word_ranges import WordRanges
 
 NO_TAG = -1  # of padding
 
@@ -28,10 +26,9 @@ class TagInputs:
 class TagSource:
     """The examples of a file; several examples may have the same sentence."""
 
-    def __init__(
-        self, file: WordFile, table: Table | None, inputs: TagInputs, characters: bool
-    ) -> None:
-        self._words = SpelledWords(file, table, characters)
+    def __init__(self, words: WordRanges, inputs: TagInputs) -> None:
+        self._words = words
+        self._lengths = np.diff(words.file.offsets)
         self._inputs = inputs
 
     def __len__(self) -> int:
@@ -39,11 +36,12 @@ class TagSource:
 
     @property
     def lengths(self) -> Ids:
-        lengths: Ids = self._words.lengths[self._inputs.sentences]
+        lengths: Ids = self._lengths[self._inputs.sentences]
         return lengths
 
     def batch(self, indices: Ids) -> Batch:
-        batch = self._words.batch(self._inputs.sentences[indices])
+        file = self._words.file
+        batch = self._words.batch([file.words_of(i) for i in self._inputs.sentences[indices]])
         if self._inputs.predicates is None:
             return batch
         assert batch.mask is not None

@@ -58,10 +58,10 @@ class PairModel(ClassOutputs, WordModel):
 
     def __init__(self, description: PairDescription) -> None:
         super().__init__(description)
-        head, widths = description.head, self.widths()
+        head = description.head
         self.dropout = Dropout(head.dropout, per_text=True)
-        self.encode = BiLstmLayer(self.own_dim + widths.get("input", 0), head.encoder_dim)
-        encoded_dim = 2 * head.encoder_dim + widths.get("output", 0)
+        self.encode = BiLstmLayer(self.input_dim, head.encoder_dim)
+        encoded_dim = 2 * head.encoder_dim + self.widths().get("output", 0)
         self.project = nn.Linear(4 * encoded_dim, head.encoder_dim)
         self.compose = BiLstmLayer(head.encoder_dim, head.encoder_dim)
         self.classify = output_layers(8 * head.encoder_dim, head, len(description.classes))
@@ -83,10 +83,7 @@ class PairModel(ClassOutputs, WordModel):
     def _encoded(self, batch: Batch, places: Tensor) -> Tensor:
         """Return the outputs of the encoder, with the mix at the output if there is one."""
         mixed = self.mixed(batch)
-        parts = self.own_vectors(batch)
-        if "input" in mixed:
-            parts.append(mixed["input"])
-        encoded: Tensor = self.encode(self.dropout(torch.cat(parts, dim=-1)), places)
+        encoded: Tensor = self.encode(self.dropout(self.word_inputs(batch, mixed)), places)
         return torch.cat([encoded, mixed["output"]], dim=-1) if "output" in mixed else encoded
 
 

@@ -83,9 +83,8 @@ class TaggerModel(WordModel):
 
     def __init__(self, description: TaggerDescription) -> None:
         super().__init__(description)
-        head, widths = description.head, self.widths()
+        head, input_dim = description.head, self.input_dim
         self.labels = description.tag_labels
-        input_dim = self.own_dim + widths.get("input", 0)
         self.predicates: nn.Embedding | None = None
         if description.has_predicates:
             self.predicates = nn.Embedding(2, _PREDICATE_DIM)
@@ -93,7 +92,7 @@ class TaggerModel(WordModel):
         inputs = [input_dim] + [2 * head.encoder_dim] * (head.encoder_layers - 1)
         self.encoder = nn.ModuleList(BiLstmLayer(width, head.encoder_dim) for width in inputs)
         self.dropout = Dropout(head.dropout, per_text=True)
-        output_dim = 2 * head.encoder_dim + widths.get("output", 0)
+        output_dim = 2 * head.encoder_dim + self.widths().get("output", 0)
         self.emit = nn.Linear(output_dim, len(self.labels.names))
         self.crf = LinearChainCrf(self.labels.names, self.labels.is_bio, trained=head.crf)
 
@@ -101,12 +100,10 @@ class TaggerModel(WordModel):
         """Return the scores of the labels of each word."""
         assert batch.mask is not None
         mixed = self.mixed(batch)
-        parts = self.own_vectors(batch)
+        predicates = []
         if self.predicates is not None:
-            parts.append(self.predicates(batch.extras["predicates"]))
-        if "input" in mixed:
-            parts.append(mixed["input"])
-        hidden = torch.cat(parts, dim=-1)
+            predicates.append(self.predicates(batch.extras["predicates"]))
+        hidden = self.word_inputs(batch, mixed, predicates)
         places = reversed_places(batch.mask)
         for layer in self.encoder:
             hidden = layer(self.dropout(hidden), places)

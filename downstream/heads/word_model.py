@@ -1,13 +1,13 @@
-"""Heads that read the words of texts, with or without a biLM: their inputs and description.
-
-The input of a word is `[x; characters; ELMo]`: its own vector, features of its characters from a
-CNN, and the mix, each if there is one.
+"""What the heads share that read words: the inputs `[x; characters; ELMo]`.
 
 Attribute names are part of the saved format: they are the keys of `head.safetensors`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -23,14 +23,23 @@ _FILTER_WIDTH = 3
 
 
 class WordHeadDescription(HeadDescription):
-    """The fields that describe a head that reads words; each task adds its own."""
+    """The fields that describe a trained head that reads words."""
 
     head: WordHeadSettings
 
     @property
     def has_characters(self) -> bool:
-        """Whether the head reads characters."""
-        return self.head.reads_characters(has_mix=self.mix_kind != "none")
+        """Whether the head reads characters; by default, only without a mix."""
+        return self.head.reads_characters(self.mix_kind != "none")
+
+    def input_names(self) -> list[str]:
+        """Return what the head reads, in words."""
+        names = []
+        if self.bilm is not None and self.mix_kind != "none":
+            names.append(f"a frozen biLM (digest `{self.bilm.digest[:12]}`, mix `{self.mix_kind}`)")
+        if self.vectors is not None:
+            names.append(f"word vectors of {self.vector_dim} dimensions")
+        return [*names, "characters"] if self.has_characters else names
 
 
 class CharacterFeatures(nn.Module):
@@ -53,24 +62,31 @@ class CharacterFeatures(nn.Module):
 
 
 class WordModel(MixedModel):
-    """The mixes, and the features of characters if the head reads them."""
+    """The base class of heads that read words.
+
+    The input of a word is `[x; characters; ...; ELMo]`: its own vector, features of its characters,
+    what the head adds, and the mix, each if there is one.
+    """
 
     def __init__(self, description: WordHeadDescription) -> None:
         kind, head = MixKind.parse(description.mix_kind), description.head
-        super().__init__(kind, description.mix, head.elmo_at, description.shape, description.seed)
-        self.own_dim = description.shape.vector_dim  # the width of `own_vectors`
+        shape = description.shape
+        super().__init__(kind, description.mix, head.elmo_at, shape, description.seed)
+        self.input_dim = shape.vector_dim + self.widths().get("input", 0)
         self.characters: CharacterFeatures | None = None
         if description.has_characters:
             self.characters = CharacterFeatures(head.character_filters)
-            self.own_dim += head.character_filters
+            self.input_dim += head.character_filters
 
-    def own_vectors(self, batch: Batch) -> list[Tensor]:
-        """Return the vectors of words and the features of their characters, each if there is one.
-
-        Both are (texts, words, dim).
-        """
+    def word_inputs(
+        self, batch: Batch, mixed: Mapping[str, Tensor], added: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """Return the inputs of all words (texts, words, `input_dim` and the width of `added`)."""
         parts = [] if batch.vectors is None else [batch.vectors]
         if self.characters is not None:
             extras = batch.extras
             parts.append(self.characters(extras["characters"], extras["character_index"]))
-        return parts
+        parts += added
+        if "input" in mixed:
+            parts.append(mixed["input"])
+        return torch.cat(parts, dim=-1)

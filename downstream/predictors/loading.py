@@ -1,4 +1,4 @@
-"""Open what a trained head needs besides its own weights: the biLM and the word vectors.
+"""Open a trained head and what it needs besides its own weights: the biLM and the word vectors.
 
 They are found by their recorded paths, or at given ones, and checked by their digests.
 """

@@ -22,8 +22,8 @@ from bilm.model.precision import Precision
 from downstream.features.batches import Examples, FeatureShape, Ids, Subset
 from downstream.features.pair_source import PairSource
 from downstream.features.plain_words import WordLayersFile
-from downstream.features.spelled_words import SpelledWords
 from downstream.features.text_estimator import HeadEstimator, Labels, ModelEstimator
+from downstream.features.word_ranges import WordRanges
 from downstream.heads.pair_model import PairDescription
 from downstream.heads.saved_head import FileRecord, HeadInputs
 from downstream.settings.common import MixSettings
@@ -169,7 +169,7 @@ class BiLmPairClassifier(HeadEstimator, ModelEstimator):
             if not found:
                 raise ValueError(f"the text {text!r:.60} has no words; remove its pairs")
         file = WordLayersFile.computed(words, embedder)
-        return PairSource(SpelledWords(file, None, self.characters), first, second)
+        return PairSource(WordRanges(file, None, self.characters), first, second)
 
     def _split(self, pairs: list[tuple[str, str]], labels: Ids, seed: int) -> tuple[Ids, Ids]:
         everything = np.arange(len(labels))

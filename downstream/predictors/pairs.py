@@ -14,7 +14,6 @@ import numpy as np
 from bilm.embedding.sentence_batches import windows
 from bilm.errors import CorpusError
 from downstream.features.pair_source import PairSource
-from downstream.features.spelled_words import SpelledWords
 from downstream.features.texts_to_layers import tokenize
 from downstream.heads.class_outputs import Probabilities
 from downstream.heads.pair_model import PairDescription
@@ -59,8 +58,7 @@ class PairClassifier(WordPredictor[PairDescription]):
             part = slice(done, done + len(window))
             done = part.stop
             used, places = np.unique([first[part], second[part]], return_inverse=True)
-            file, table = self._read([words[i] for i in used])
-            source = SpelledWords(file, table, self.description.has_characters)
+            source = self._read([words[i] for i in used])
             yield predict_probabilities(
                 self._model, PairSource(source, *places.reshape(2, -1).astype(np.int64))
             )

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from bilm.model.precision import Precision
-from downstream.features.plain_words import PlainWords, WordFile, WordLayersFile
-from downstream.features.word_vectors import Table
+from downstream.features.plain_words import PlainWords, WordLayersFile
+from downstream.features.word_ranges import WordRanges
 from downstream.heads.head import MixedModel
 from downstream.heads.saved_head import load_weights
 from downstream.heads.word_model import WordHeadDescription
@@ -67,12 +67,13 @@ class WordPredictor(Generic[AnyDescription]):
         """Read the description of a head of this class."""
         raise NotImplementedError
 
-    def _read(self, texts: Sequence[list[str]]) -> tuple[WordFile, Table | None]:
-        """Return tokenized texts with the layers of the biLM, and the vectors of their types."""
+    def _read(self, texts: Sequence[Sequence[str]]) -> WordRanges:
+        """Return the words of tokenized texts with everything that the head reads of them."""
         if self._inputs.embedder is not None and self.description.mix_kind != "none":
-            file: WordFile = WordLayersFile.computed(texts, self._inputs.embedder)
+            file: PlainWords = WordLayersFile.computed(texts, self._inputs.embedder)
         else:
             file = PlainWords.of_texts(texts)
-        if self._inputs.vectors is None:
-            return file, None
-        return file, self._inputs.vectors.look_up(file.types, self.description.head.unknown)
+        table = None
+        if self._inputs.vectors is not None:
+            table = self._inputs.vectors.look_up(file.types, self.description.head.unknown)
+        return WordRanges(file, table, self.description.has_characters)

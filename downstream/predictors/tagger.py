@@ -115,10 +115,10 @@ class _TaggingHead(WordPredictor[TaggerDescription]):
             yield from predict(self._model, self._source(part))
 
     def _source(self, items: Sequence[_Item]) -> TagSource:
-        file, table = self._read([item.words for item in items])
+        words = self._read([item.words for item in items])
         predicates = np.array([item.predicate for item in items])
         inputs = TagInputs(np.arange(len(items)), predicates if self._has_predicates else None)
-        return TagSource(file, table, inputs, self.description.has_characters)
+        return TagSource(words, inputs)
 
 
 class Tagger(_TaggingHead):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from downstream.heads.saved_head import Description
 from downstream.reports.plots import plot_confusion
-from downstream.reports.report import CLASSIFICATION_COLUMNS, TaskPage, class_table, num_weights
+from downstream.reports.report import CLASSIFICATION_COLUMNS, TaskPage, class_table
 from downstream.settings.sections import Settings
 from downstream.tasks.classification import Task
 from downstream.tasks.scores import Scores
@@ -63,7 +63,7 @@ def _card(results: Results[Scores], settings: Settings) -> list[str]:
     files = "the biLM and the word vectors" if description.vectors else "the biLM"
     return [
         "# Model card: text classifier",
-        f"**Model.** A `{settings.head.kind}` head with {num_weights(chosen):,} weights on a "
+        f"**Model.** A `{settings.head.kind}` head with {chosen.num_weights:,} weights on a "
         f"frozen biLM with {description.num_layers} layers of {description.dim} "
         f"dimensions{vectors}; the layers are mixed by `{best.mix}`.",
         f"**Classes.** {', '.join(task.classes)}.",

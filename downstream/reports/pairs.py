@@ -21,8 +21,6 @@ from downstream.reports.report import (
     TaskPage,
     class_table,
     confusion_table,
-    input_names,
-    num_weights,
 )
 from downstream.settings.pairs import PairSettings
 from downstream.tasks.pairs import PairTask
@@ -132,8 +130,8 @@ def _card(results: Results[Scores], settings: PairSettings) -> list[str]:
     test = best.scores["test"]
     return [
         "# Model card: pair classifier",
-        f"**Model.** A network with attention between two texts and {num_weights(chosen):,} "
-        f"weights on {', '.join(input_names(description))}.",
+        f"**Model.** A network with attention between two texts and {chosen.num_weights:,} "
+        f"weights on {', '.join(description.input_names())}.",
         f"**Classes.** {', '.join(task.classes)}.",
         f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
         f"pairs, and {len(task.splits['validation']):,} more for early stopping; seed {best.seed}.",

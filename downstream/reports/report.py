@@ -16,12 +16,19 @@ from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CheckpointError
 from bilm.files.writing import atomic_directory, write_text
 from downstream.heads.saved_head import save_head
-from downstream.heads.word_model import WordHeadDescription
 from downstream.reports.pages import RESULTS_FILE, markdown_table, percent
 from downstream.reports.plots import plot_curves, plot_shares
 from downstream.settings.common import TaskSettings
 from downstream.tasks.splits import SPLITS
-from downstream.training.experiment import Outcome, Results, TrainedHead, spread_of
+from downstream.tasks.task import Task
+from downstream.training.experiment import (
+    AnyScores,
+    AnySettings,
+    Outcome,
+    Results,
+    run,
+    spread_of,
+)
 
 FORMAT = "bilm-report"
 
@@ -60,6 +67,25 @@ CLASSIFICATION_COLUMNS = (
     Column("test", "accuracy", "test"),
     Column("test", "macro_f1", "macro F1"),
 )
+
+
+def run_and_report(
+    settings: AnySettings,
+    task: Task[AnySettings, AnyScores],
+    page_of: Callable[[Results[AnyScores]], TaskPage],
+    progress: bool | None,
+) -> str:
+    """Train the heads of a task, write the report, and return a summary for the terminal."""
+    model = None if settings.model is None else Path(settings.model)
+    results = run(settings, task, model, progress)
+    page = page_of(results)
+    write_report(results, settings, page)
+    best = results.chosen().outcome
+    return (
+        f"{summary_table(results, page.columns)}\n\nbest by validation: {best.mix}, seed "
+        f"{best.seed}; test {page.score or 'accuracy'} {best.scores['test'].main:.2%}\n"
+        f"report: {Path(settings.output) / 'report.md'}\n"
+    )
 
 
 def write_report(
@@ -125,25 +151,6 @@ def confusion_table(confusions: Iterable[tuple[str, str, int]], unit: str) -> st
     if not rows:
         return f"None of the {unit} has a wrong label."
     return markdown_table([["true label", "predicted label", unit], *rows])
-
-
-def input_names(description: WordHeadDescription) -> list[str]:
-    """Return what a head that reads words gets as input, for its model card."""
-    names = []
-    if description.bilm is not None and description.mix_kind != "none":
-        names.append(
-            f"a frozen biLM (digest `{description.bilm.digest[:12]}`, mix `{description.mix_kind}`)"
-        )
-    if description.vectors is not None:
-        names.append(f"word vectors of {description.vector_dim} dimensions")
-    if description.has_characters:
-        names.append("characters")
-    return names
-
-
-def num_weights(head: TrainedHead[Any]) -> int:
-    """Return the number of trained weights of a head."""
-    return sum(p.numel() for p in head.model.parameters() if p.requires_grad)
 
 
 def _results_tree(

@@ -19,8 +19,6 @@ from downstream.reports.report import (
     TaskPage,
     class_table,
     confusion_table,
-    input_names,
-    num_weights,
 )
 from downstream.settings.tagging import SequenceSettings
 from downstream.tasks.splits import SPLITS
@@ -151,7 +149,7 @@ def _card(results: Results[TagScores], settings: SequenceSettings, names: TaskNa
     test, main = best.scores["test"], "F1" if task.is_bio else "accuracy"
     return [
         f"# Model card: {names.noun}",
-        f"**Model.** {num_weights(chosen):,} weights on {', '.join(input_names(description))}.",
+        f"**Model.** {chosen.num_weights:,} weights on {', '.join(description.input_names())}.",
         f"**Labels.** {', '.join(task.labels)}.",
         f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
         f"{names.unit}, and {len(task.splits['validation']):,} more for early stopping; seed "

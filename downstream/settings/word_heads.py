@@ -1,4 +1,4 @@
-"""The settings of the tasks whose heads read words, which may have no biLM: tagging and pairs."""
+"""The settings that all tasks share whose heads read words: characters, and where a mix enters."""
 
 from __future__ import annotations
 

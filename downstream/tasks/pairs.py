@@ -65,14 +65,14 @@ class PairTask:
         from downstream.features.batches import Examples
         from downstream.features.pair_source import PairSource
         from downstream.features.plain_words import PlainWords
-        from downstream.features.spelled_words import SpelledWords
+        from downstream.features.word_ranges import WordRanges
 
         result = {}
         for name in SPLITS:
             split = self.splits[name]
             file, pairs = features.files[split.file], self.files[split.file].pairs
             has_characters = settings.head.reads_characters(not isinstance(file, PlainWords))
-            texts = SpelledWords(file, features.tables.get(split.file), has_characters)
+            texts = WordRanges(file, features.tables.get(split.file), has_characters)
             source = PairSource(texts, pairs.first[split.places], pairs.second[split.places])
             result[name] = Examples(source, split.labels)
         return result

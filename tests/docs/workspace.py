@@ -97,6 +97,8 @@ def write_texts(directory: Path) -> None:
         (directory / f"ner_{split}.tsv").write_text(entities(part), encoding="utf-8")
         (directory / f"roles_{split}.jsonl").write_text(roles(part), encoding="utf-8")
         (directory / f"nli_{split}.jsonl.gz").write_bytes(gzip.compress(pairs(part).encode()))
+        (directory / f"qa_{split}.jsonl").write_text(questions(part), encoding="utf-8")
+    shutil.copy(directory / "qa_test.jsonl", directory / "questions.jsonl")
     shutil.copy(directory / "test.csv", directory / "texts.csv")
     words = sorted({word for line in lines for word in line.split()})
     vectors = "".join(
@@ -149,6 +151,16 @@ def pairs(lines: list[str]) -> str:
     for line, following in itertools.pairwise(lines):
         records.append({"sentence1": line, "sentence2": line, "label": "entailment"})
         records.append({"sentence1": line, "sentence2": following, "label": "neutral"})
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def questions(lines: list[str]) -> str:
+    """Return the sentences as JSON lines of passages; the answer is the first word."""
+    records = []
+    for number, line in enumerate(lines):
+        answer = {"text": line.split()[0], "answer_start": 0}
+        question = {"id": str(number), "question": "Who?", "answers": [answer]}
+        records.append({"context": line, "qas": [question]})
     return "".join(json.dumps(record) + "\n" for record in records)
 
 

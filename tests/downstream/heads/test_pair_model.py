@@ -11,7 +11,7 @@ from torch import Tensor
 from downstream.features.batches import Examples, Ids
 from downstream.features.pair_source import PairSource
 from downstream.features.plain_words import PlainWords, WordLayersFile
-from downstream.features.spelled_words import SpelledWords
+from downstream.features.word_ranges import WordRanges
 from downstream.heads.pair_model import PairDescription, PairModel
 from downstream.heads.saved_head import FileRecord
 from downstream.settings.common import MixSettings
@@ -49,7 +49,7 @@ def source(texts: Sequence[Sequence[str]] = TEXTS, indices: Ids = PAIRS) -> Pair
     words = PlainWords.of_texts(texts)
     layers = rng.standard_normal((len(words.word_ids), 3, 6)).astype(np.float32)
     table = rng.standard_normal((len(words.types), 4)).astype(np.float32)
-    spelled = SpelledWords(WordLayersFile(words, layers), table, characters=True)
+    spelled = WordRanges(WordLayersFile(words, layers), table, characters=True)
     return PairSource(spelled, indices[:, 0], indices[:, 1])
 
 

@@ -1,4 +1,7 @@
-"""Batches of words with their layers and vectors, and with their characters."""
+"""Batches of ranges of words of a file: their layers, vectors and characters.
+
+A range may be a sentence, several consecutive ones, or a part of one.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bilm.text.characters import MIN_CHARACTERS, PADDING, char_ids
-from downstream.features.batches import Batch, Ids, WordSource
+from downstream.features.batches import Batch, word_batch
 from downstream.features.plain_words import WordFile
 from downstream.features.word_vectors import Table
 
@@ -36,19 +39,26 @@ class CharacterTable:
         }
 
 
-class SpelledWords(WordSource):
-    """The texts of a file, with the characters of their words if `characters` is true."""
+class WordRanges:
+    """The words of a file, of which any ranges can be read as a batch.
+
+    `table` has a vector for each type of the file. With `characters`, a batch has the extras of
+    `CharacterTable`.
+    """
 
     def __init__(self, file: WordFile, table: Table | None, characters: bool) -> None:
-        super().__init__(file, table)
+        self.file = file
+        self._table = table
         self._characters = CharacterTable(file.types) if characters else None
 
-    def batch(self, indices: Ids) -> Batch:
-        batch = super().batch(indices)
+    def batch(self, ranges: Sequence[slice]) -> Batch:
+        """Return a padded batch with one text per range."""
+        word_ids = [self.file.word_ids[places] for places in ranges]
+        vectors = None if self._table is None else [self._table[ids] for ids in word_ids]
+        batch = word_batch([self.file.layers_of(places) for places in ranges], vectors)
         if self._characters is None:
             return batch
         assert batch.mask is not None
-        ids = np.zeros(batch.mask.shape, dtype=np.int64)
-        places = [self._store.words_of(i) for i in indices]
-        ids[batch.mask.numpy()] = np.concatenate([self._store.word_ids[p] for p in places])
-        return replace(batch, extras=self._characters.extras(ids))
+        padded = np.zeros(batch.mask.shape, dtype=np.int64)
+        padded[batch.mask.numpy()] = np.concatenate(word_ids)
+        return replace(batch, extras=self._characters.extras(padded))

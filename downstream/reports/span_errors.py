@@ -1,0 +1,115 @@
+"""Wrong answers as records, and a page that shows them in their passages.
+
+The page is one HTML file without scripts. All texts are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from typing import Any
+
+from downstream.texts.offsets import Range
+from downstream.texts.passages import Question
+
+_STYLE = """
+body { font-family: sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em; color: #222; }
+article { border-top: 1px solid #ccc; padding: 0.5em 0; }
+h2 { font-size: 1.05em; }
+p.context { line-height: 1.6; white-space: pre-wrap; }
+mark { color: inherit; padding: 0 0.1em; }
+mark.predicted { background: #f6c1b6; }
+mark.reference { background: #bfe3c3; }
+mark.both { background: #f3e29b; }
+small { color: #666; }
+"""
+
+
+@dataclass(frozen=True)
+class SpanError:
+    """A question whose predicted answer is not an exact match."""
+
+    context: str
+    question: Question
+    answer: Range  # of characters of the context
+    probability: float
+    f1: float
+
+    def record(self) -> dict[str, Any]:
+        """Return the error as a JSON object."""
+        start, end = self.answer
+        return {
+            "place": self.question.place,
+            "id": self.question.id,
+            "question": self.question.text,
+            "prediction": {
+                "text": self.context[start:end],
+                "start": start,
+                "end": end,
+                "score": round(self.probability, 6),
+            },
+            "references": [
+                {"text": r.text, "start": r.start, "end": r.end} for r in self.question.references
+            ],
+            "f1": round(self.f1, 6),
+        }
+
+
+def errors_page(errors: Sequence[SpanError], num_errors: int) -> str:
+    """Return the HTML page of some of `num_errors` errors."""
+    legend = ", ".join(
+        f'<mark class="{name}">{text}</mark>'
+        for name, text in (
+            ("predicted", "predicted"),
+            ("reference", "reference"),
+            ("both", "predicted and reference"),
+        )
+    )
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8"><title>Wrong answers</title>',
+            f"<style>{_STYLE}</style></head><body>",
+            "<h1>Wrong answers</h1>",
+            f"<p>{len(errors):,} of {num_errors:,} test questions whose answer is not an exact "
+            f"match. {legend}.</p>",
+            *map(_article, errors),
+            "</body></html>\n",
+        ]
+    )
+
+
+def _article(error: SpanError) -> str:
+    question = error.question
+    references = dict.fromkeys(r.text for r in question.references)
+    return "\n".join(
+        [
+            f"<article><h2>{escape(question.text)}</h2>",
+            f"<p>Predicted: <b>{escape(error.context[slice(*error.answer)])}</b> "
+            f"<small>(probability {error.probability:.2f}, F1 {error.f1:.2f})</small><br>"
+            f"References: {escape('; '.join(references))}</p>",
+            f'<p class="context">{marked_context(error)}</p>',
+            f"<small>{escape(question.place)}, id {escape(question.id)}</small></article>",
+        ]
+    )
+
+
+def marked_context(error: SpanError) -> str:
+    """Return the escaped context, in which the predicted and the reference spans are marked."""
+    references = [Range(r.start, r.end) for r in error.question.references]
+    cuts = {0, len(error.context), *error.answer, *(place for r in references for place in r)}
+    places = sorted(cuts)
+    parts = []
+    for start, end in pairwise(places):
+        text = escape(error.context[start:end])
+        is_reference = any(r.start <= start and end <= r.end for r in references)
+        is_predicted = error.answer.start <= start and end <= error.answer.end
+        kind = "both" if is_predicted else "reference"
+        if is_predicted and not is_reference:
+            kind = "predicted"
+        parts.append(
+            f'<mark class="{kind}">{text}</mark>' if is_predicted or is_reference else text
+        )
+    return "".join(parts)

@@ -1,0 +1,161 @@
+"""The parts of the report of question answering: scores by question word, and errors.
+
+`errors.jsonl` has one line per test question whose answer is not an exact match: the question, the
+predicted answer with its character offsets, and the references. `errors.html` shows the first of
+them in their passages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from downstream.heads.answerer import AnswererDescription, best_predictions
+from downstream.reports.pages import markdown_table
+from downstream.reports.report import Column, TaskPage
+from downstream.reports.span_errors import SpanError, errors_page
+from downstream.settings.spans import SpanSettings
+from downstream.tasks.span_scores import SpanScores
+from downstream.tasks.spans import SpanTask
+from downstream.tasks.splits import SPLITS
+from downstream.texts.answers import score_answer
+from downstream.training.experiment import Results
+
+ERRORS_FILE = "errors.jsonl"
+ERRORS_PAGE = "errors.html"
+
+_SHOWN_ERRORS = 15
+_MAX_ERRORS_ON_PAGE = 500
+
+
+def span_page(results: Results[SpanScores], settings: SpanSettings) -> TaskPage:
+    """Return the parts of the report that depend on the task."""
+    task: SpanTask = results.task
+    test = results.chosen().outcome.scores["test"]
+    errors = list(span_errors(results))
+    on_page = errors[:_MAX_ERRORS_ON_PAGE]
+    return TaskPage(
+        title="Question answering on a frozen biLM",
+        introduction=_introduction(results, settings),
+        comparison="F1 and exact match in percent (mean and standard deviation over seeds), the "
+        "share of each layer (token encoder first), and gamma.",
+        columns=(
+            Column("validation", "f1", "validation F1"),
+            Column("test", "f1", "test F1"),
+            Column("test", "exact_match", "test exact match"),
+        ),
+        figures={"f1": "F1", "exact_match": "exact match"},
+        selection="Selected by the validation F1; this directory contains its head.",
+        details=[
+            "## Question words (test)",
+            _word_table(test),
+            "## Errors (test)",
+            f"{len(errors):,} answers are not an exact match: `{ERRORS_FILE}` has all of them, "
+            f"and [{ERRORS_PAGE}]({ERRORS_PAGE}) shows {len(on_page):,} in their passages.",
+            *(_shown_error(error) for error in islice(errors, _SHOWN_ERRORS)),
+        ],
+        card=_card(results, settings),
+        tree=_tree(task),
+        files={
+            ERRORS_FILE: "".join(
+                json.dumps(error.record(), ensure_ascii=False) + "\n" for error in errors
+            ),
+            ERRORS_PAGE: errors_page(on_page, len(errors)),
+        },
+        loss="negative log-likelihood per question",
+        score="F1",
+    )
+
+
+def span_errors(results: Results[SpanScores]) -> Iterator[SpanError]:
+    """Yield every test question whose answer is not an exact match."""
+    task: SpanTask = results.task
+    chosen = results.chosen()
+    assert isinstance(chosen.description, AnswererDescription)
+    targets = task.targets("test", chosen.description.head)
+    best = best_predictions(chosen.test_predictions, targets)
+    questions = task.questions("test")
+    for question, words, prediction in zip(questions, targets.questions, best, strict=True):
+        passage = words.passage
+        scores = score_answer(passage.text_of(prediction.span), words.references)
+        if scores.exact_match == 0:
+            answer = passage.range_of(prediction.span)
+            yield SpanError(passage.text, question, answer, prediction.probability, scores.f1)
+
+
+def _introduction(results: Results[SpanScores], settings: SpanSettings) -> str:
+    task: SpanTask = results.task
+    sizes = ", ".join(
+        f"{split} {len(task.questions(split)):,} about {len(task.splits[split].passages):,}"
+        for split in SPLITS
+    )
+    known = results.known_words
+    vectors = f" {known:.1%} of word types have a vector." if known else ""
+    alignments = [task.alignment(split) for split in SPLITS]
+    num_answers = sum(a.num_answers for a in alignments)
+    widened, lost = sum(a.num_widened for a in alignments), sum(a.num_lost for a in alignments)
+    skipped = sum(file.num_skipped for file in task.files.values())
+    skips = f" {skipped:,} questions without an answer were left out." if skipped else ""
+    return (
+        f"Questions about passages: {sizes}. Units per direction of the biLSTMs: "
+        f"{settings.head.encoder_dim} before and {settings.head.span_dim} after the attention; "
+        f"{settings.train.num_seeds} seed(s) per mix.{vectors} Of {num_answers:,} reference "
+        f"answers, {widened:,} start or end inside a word and were widened to the whole word, and "
+        f"{lost:,} contain no word.{skips} {task.num_seen():,} test passages also occur in the "
+        "training split."
+    )
+
+
+def _tree(task: SpanTask) -> dict[str, Any]:
+    alignments = {split: task.alignment(split) for split in SPLITS}
+    return {
+        "task": "question answering",
+        "questions": {split: len(task.questions(split)) for split in SPLITS},
+        "passages": {split: len(task.splits[split].passages) for split in SPLITS},
+        "widened_answers": {split: a.num_widened for split, a in alignments.items()},
+        "answers_without_words": {split: a.num_lost for split, a in alignments.items()},
+        "skipped_questions": {name: file.num_skipped for name, file in task.files.items()},
+        "test_passages_in_training": task.num_seen(),
+    }
+
+
+def _word_table(scores: SpanScores) -> str:
+    rows = [["question word", "F1", "exact match", "questions"]]
+    for word, means in scores.by_class.items():
+        figures = [f"{100 * x:.2f}" for x in (means.f1, means.exact_match)]
+        rows.append([word, *figures, f"{means.support:,}"])
+    return markdown_table(rows)
+
+
+def _shown_error(error: SpanError) -> str:
+    record = error.record()
+    references = "; ".join(dict.fromkeys(r["text"] for r in record["references"]))
+    lines = [
+        f"- {record['question']}",
+        f"  predicted: {record['prediction']['text']}",
+        f"  references: {references}",
+    ]
+    return "  \n".join(" ".join(line.splitlines()) for line in lines)
+
+
+def _card(results: Results[SpanScores], settings: SpanSettings) -> list[str]:
+    chosen, task = results.chosen(), results.task
+    best, description = chosen.outcome, chosen.description
+    assert isinstance(description, AnswererDescription)
+    test, sizes = best.scores["test"], {split: len(task.questions(split)) for split in SPLITS}
+    return [
+        "# Model card: question answering",
+        f"**Model.** {chosen.num_weights:,} weights on {', '.join(description.input_names())}.",
+        f"**Training data.** `{Path(settings.data.train).name}`: {sizes['train']:,} questions, and "
+        f"{sizes['validation']:,} more for early stopping; seed {best.seed}.",
+        f"**Test data.** `{Path(settings.data.test).name}`, {sizes['test']:,} questions: F1 "
+        f"{test.f1:.2%}, exact match {test.exact_match:.2%}.",
+        "**Use.** `downstream.QuestionAnswerer.from_pretrained(directory).predict([(question, "
+        "context)])`, or `bilm tasks predict`. The biLM and the word vectors are found by path and "
+        "verified by digest.",
+        "**Limits.** Every question gets an answer from its passage, even if the passage does not "
+        "contain one. Biases of the training data are reproduced.",
+    ]

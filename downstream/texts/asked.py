@@ -1,0 +1,70 @@
+"""Questions without answers, for prediction: JSON lines with `context` and its questions.
+
+The questions are `question`, a string, or `questions`, a list of strings, or `qas`, a list of
+objects with `question` and, optionally, `id`, as in the files for training. Other fields are
+ignored. Every error names the file and the line. Does not import torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bilm.errors import CorpusError
+from bilm.files.strict_json import parse_json
+from bilm.text.lines import LineReader
+from bilm.text.records import numbered_lines
+from bilm.text.tables import fields_of
+from downstream.texts.passages import list_items, nonempty_text
+
+_FIELDS = ("question", "questions", "qas")
+
+
+class AskedQuestion(NamedTuple):
+    """A question about a context, and its id if it has one."""
+
+    question: str
+    context: str
+    id: str | None = None
+
+
+def read_asked(path: Path) -> list[AskedQuestion]:
+    """Read the questions of a file of JSON lines, plain or compressed."""
+    return asked_in_lines(numbered_lines(LineReader(path)), str(path))
+
+
+def asked_in_lines(lines: Iterable[tuple[int, str]], source: str) -> list[AskedQuestion]:
+    """Read the questions of numbered JSON lines; `source` names them in errors."""
+    result = []
+    for number, line in lines:
+        place = f"{source}, line {number}"
+        record = parse_json(line, place, CorpusError)
+        [context] = fields_of(record, ("context",), place)
+        context = nonempty_text(context, f"{place}: the context")
+        result += [AskedQuestion(text, context, name) for text, name in _questions(record, place)]
+    if not result:
+        raise CorpusError(f"{source} has no questions; expected JSON lines of context and question")
+    return result
+
+
+def _questions(record: dict[str, Any], place: str) -> list[tuple[str, str | None]]:
+    """Return the text and the id of each question of an object."""
+    given = [field for field in _FIELDS if field in record]
+    if len(given) != 1:
+        raise CorpusError(
+            f"{place} has {' and '.join(given) or 'no question'}; expected one of the fields "
+            f"{', '.join(_FIELDS)}"
+        )
+    if given == ["question"]:
+        return [(nonempty_text(record["question"], f"{place}: the question"), None)]
+    result: list[tuple[str, str | None]] = []
+    for where, item in list_items(record, given[0], place, ": "):
+        name = None
+        if given == ["qas"]:
+            [text] = fields_of(item, ("question",), where)
+            name = None if "id" not in item else nonempty_text(item["id"], f"{where}: the id")
+        else:
+            text = item
+        result.append((nonempty_text(text, f"{where}: the question"), name))
+    return result
