@@ -94,19 +94,11 @@ class Task:
             raise ConfigError("classification needs a biLM; set --model")
         return Description(
             format="bilm-classifier",
-            version=1,
-            bilm=inputs.bilm,
-            vectors=inputs.vectors,
-            vector_dim=inputs.shape.vector_dim,
+            **inputs.fields(settings.mix),
             classes=self.classes,
-            mix_kind=inputs.mix_kind,
-            mix=settings.mix,
             head=settings.head,
-            num_layers=inputs.shape.num_layers,
-            dim=inputs.shape.dim,
             tokenized=settings.data.tokenized,
             max_words=settings.data.max_words,
-            seed=inputs.seed,
         )
 
     def score(self, labels: Ids, probabilities: Probabilities) -> Scores:

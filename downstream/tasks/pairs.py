@@ -83,15 +83,7 @@ class PairTask:
 
         return PairDescription(
             format="bilm-pair-classifier",
-            version=1,
-            bilm=inputs.bilm,
-            vectors=inputs.vectors,
-            vector_dim=inputs.shape.vector_dim,
-            mix_kind=inputs.mix_kind,
-            mix=settings.mix,
-            num_layers=inputs.shape.num_layers,
-            dim=inputs.shape.dim,
-            seed=inputs.seed,
+            **inputs.fields(settings.mix),
             classes=self.classes,
             head=settings.head,
             tokenized=settings.data.tokenized,
