@@ -56,20 +56,11 @@ def run_tagging(
 ) -> str:
     """Train the heads of a tagging task, write the report, and return the summary."""
     # torch is imported here, so that --help and errors in the settings appear immediately.
-    from downstream.reports.report import summary_table, write_report
+    from downstream.reports.report import run_and_report
     from downstream.reports.tagging import tagging_page
-    from downstream.training.experiment import run
 
-    model = None if settings.model is None else Path(settings.model)
-    results = run(settings, task, model, progress)
-    page = tagging_page(results, settings, names)
-    write_report(results, settings, page)
-    best = results.chosen().outcome
-    main_score = "F1" if task.is_bio else "accuracy"
-    return (
-        f"{summary_table(results, page.columns)}\n\nbest by validation: {best.mix}, seed "
-        f"{best.seed}; test {main_score} {best.scores['test'].main:.2%}\n"
-        f"report: {Path(settings.output) / 'report.md'}\n"
+    return run_and_report(
+        settings, task, lambda results: tagging_page(results, settings, names), progress
     )
 
 

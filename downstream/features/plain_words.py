@@ -8,7 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from bilm.embedding.embedder import Embedder
 from downstream.features.store import Store
+from downstream.features.texts_to_layers import stream_words
 
 
 class WordFile(Protocol):
@@ -68,6 +70,12 @@ class WordLayersFile(PlainWords):
     def __init__(self, words: PlainWords, layers: npt.NDArray[Any]) -> None:
         super().__init__(words.types, words.word_ids, words.offsets)
         self._layers = layers
+
+    @classmethod
+    def computed(cls, texts: Sequence[Sequence[str]], embedder: Embedder) -> WordLayersFile:
+        """Return tokenized texts with the layers of a biLM, rounded as in a store."""
+        layers = np.concatenate(list(stream_words(embedder, texts)))
+        return cls(PlainWords.of_texts(texts), layers.astype(np.float16))
 
     def layers_of(self, places: slice) -> npt.NDArray[Any]:
         """Return the layers of a range of words."""

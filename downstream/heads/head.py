@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,10 @@ class Evaluation:
 
 class Head(Protocol):
     """A module that `fit` can train."""
+
+    @property
+    def evaluation_texts(self) -> int:
+        """The number of examples per batch when the head predicts."""
 
     def __call__(self, batch: Batch) -> Any:
         """Return the outputs for a batch: a tensor with one row per example, or several."""
@@ -81,6 +85,8 @@ class MixedModel(nn.Module):
 
     A mix enters at the input of the task's encoder, at its output, or at both.
     """
+
+    evaluation_texts: ClassVar[int] = 256
 
     def __init__(
         self, kind: MixKind, mix: MixSettings, elmo_at: str, shape: FeatureShape, seed: int

@@ -19,19 +19,15 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bilm.text.characters import NUM_CHARACTERS, PADDING
-from downstream.features.batches import Batch, FeatureShape
+from downstream.features.batches import Batch
 from downstream.features.tag_sources import NO_TAG, TagTargets
 from downstream.heads.crf import LinearChainCrf
-from downstream.heads.head import Evaluation, MixedModel
-from downstream.heads.layers import Dropout, reversed_places, take_places
-from downstream.heads.saved_head import HeadDescription
-from downstream.settings.mix_kinds import MixKind
+from downstream.heads.head import Evaluation
+from downstream.heads.layers import Dropout, reversed_places
+from downstream.heads.word_model import BiLstmLayer, WordHeadDescription, WordModel
 from downstream.settings.tagging import TagHeadSettings
 from downstream.texts.tag_sequences import span_f1
 
-_CHARACTER_DIM = 16
-_FILTER_WIDTH = 3
 _PREDICATE_DIM = 16
 
 
@@ -59,7 +55,7 @@ class TagLabels:
     excluded: tuple[str, ...]
 
 
-class TaggerDescription(HeadDescription):
+class TaggerDescription(WordHeadDescription):
     """The content of tagger.json."""
 
     file_name: ClassVar[str] = "tagger.json"
@@ -77,64 +73,18 @@ class TaggerDescription(HeadDescription):
         return TaggerModel(self)
 
     @property
-    def has_characters(self) -> bool:
-        """Whether the head reads characters; by default, only without a mix."""
-        chosen = self.head.characters
-        return self.mix_kind == "none" if chosen is None else chosen
-
-    @property
     def tag_labels(self) -> TagLabels:
         """The labels of the head."""
         return TagLabels(self.labels, self.is_bio, self.excluded)
 
 
-class CharacterFeatures(nn.Module):
-    """The maximum over a word of the outputs of a convolution over its characters."""
-
-    def __init__(self, num_filters: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(NUM_CHARACTERS, _CHARACTER_DIM)
-        self.convolution = nn.Linear(_FILTER_WIDTH * _CHARACTER_DIM, num_filters)
-
-    def forward(self, characters: Tensor, index: Tensor) -> Tensor:
-        """Return the features (sentences, words, filters) of types at `index`."""
-        embedded = self.embedding(characters)  # (types, characters, dim)
-        windows = embedded.unfold(1, _FILTER_WIDTH, 1).flatten(2)  # (types, places, 3 * dim)
-        outputs = F.relu(self.convolution(windows))
-        # Outputs are at least 0, so 0 for windows with padding leaves the maximum unchanged.
-        is_word = characters[:, _FILTER_WIDTH - 1 :] != PADDING
-        types = (outputs * is_word.unsqueeze(2)).amax(dim=1)  # (types, filters)
-        return F.embedding(index, types)
-
-
-class BiLstmLayer(nn.Module):
-    """Two LSTMs, each of which reads the words of a sentence first and its padding last."""
-
-    def __init__(self, input_dim: int, dim: int) -> None:
-        super().__init__()
-        self.rightward = nn.LSTM(input_dim, dim, batch_first=True)
-        self.leftward = nn.LSTM(input_dim, dim, batch_first=True)
-
-    def forward(self, words: Tensor, places: Tensor) -> Tensor:
-        """Return the outputs of both; `places` reverses each sentence."""
-        leftward = take_places(self.leftward(take_places(words, places))[0], places)
-        return torch.cat([self.rightward(words)[0], leftward], dim=-1)
-
-
-class TaggerModel(MixedModel):
+class TaggerModel(WordModel):
     """The mixes and the head: everything that is trained."""
 
     def __init__(self, description: TaggerDescription) -> None:
-        kind, head = MixKind.parse(description.mix_kind), description.head
-        shape: FeatureShape = description.shape
-        super().__init__(kind, description.mix, head.elmo_at, shape, description.seed)
+        super().__init__(description)
+        head, input_dim = description.head, self.input_dim
         self.labels = description.tag_labels
-        widths = self.widths()
-        input_dim = shape.vector_dim + widths.get("input", 0)
-        self.characters: CharacterFeatures | None = None
-        if description.has_characters:
-            self.characters = CharacterFeatures(head.character_filters)
-            input_dim += head.character_filters
         self.predicates: nn.Embedding | None = None
         if description.has_predicates:
             self.predicates = nn.Embedding(2, _PREDICATE_DIM)
@@ -142,7 +92,7 @@ class TaggerModel(MixedModel):
         inputs = [input_dim] + [2 * head.encoder_dim] * (head.encoder_layers - 1)
         self.encoder = nn.ModuleList(BiLstmLayer(width, head.encoder_dim) for width in inputs)
         self.dropout = Dropout(head.dropout, per_text=True)
-        output_dim = 2 * head.encoder_dim + widths.get("output", 0)
+        output_dim = 2 * head.encoder_dim + self.widths().get("output", 0)
         self.emit = nn.Linear(output_dim, len(self.labels.names))
         self.crf = LinearChainCrf(self.labels.names, self.labels.is_bio, trained=head.crf)
 
@@ -150,15 +100,10 @@ class TaggerModel(MixedModel):
         """Return the scores of the labels of each word."""
         assert batch.mask is not None
         mixed = self.mixed(batch)
-        parts = [] if batch.vectors is None else [batch.vectors]
-        if self.characters is not None:
-            extras = batch.extras
-            parts.append(self.characters(extras["characters"], extras["character_index"]))
+        predicates = []
         if self.predicates is not None:
-            parts.append(self.predicates(batch.extras["predicates"]))
-        if "input" in mixed:
-            parts.append(mixed["input"])
-        hidden = torch.cat(parts, dim=-1)
+            predicates.append(self.predicates(batch.extras["predicates"]))
+        hidden = self.word_inputs(batch, mixed, predicates)
         places = reversed_places(batch.mask)
         for layer in self.encoder:
             hidden = layer(self.dropout(hidden), places)

@@ -8,28 +8,20 @@ sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
 from bilm.embedding.sentence_batches import windows
 from bilm.errors import CheckpointError, CorpusError
-from bilm.model.precision import Precision
-from bilm.text.tokenizers import require_tokenizer
-from downstream.features.plain_words import PlainWords, WordLayersFile
 from downstream.features.tag_sources import TagInputs, TagSource
-from downstream.features.texts_to_layers import stream_words
-from downstream.heads.saved_head import load_weights
-from downstream.heads.tagger import TaggerDescription, TaggerModel, TagPrediction
-from downstream.predictors.loading import OpenedInputs, Places, open_inputs
+from downstream.heads.tagger import TaggerDescription, TagPrediction
+from downstream.predictors.predictor import WINDOW_WORDS, WordPredictor
 from downstream.texts.offsets import Range, word_ranges
 from downstream.texts.tag_sequences import spans_of
 from downstream.training.fit import predict
-
-_WINDOW_WORDS = 16_384
 
 
 @dataclass(frozen=True)
@@ -77,61 +69,30 @@ class _Item:
     predicate: int = 0
 
 
-class _TaggingHead:
+class _TaggingHead(WordPredictor[TaggerDescription]):
     """The parts that `Tagger` and `RoleLabeler` share."""
 
     _has_predicates = False
     _other = "downstream.RoleLabeler"
 
-    def __init__(
-        self, description: TaggerDescription, model: TaggerModel, inputs: OpenedInputs
-    ) -> None:
-        self.description = description
-        self.labels = description.labels
-        device = "cpu" if inputs.embedder is None else inputs.embedder.device
-        self._model = model.to(device).eval()
-        self._inputs = inputs
-
     @classmethod
-    def from_pretrained(
-        cls,
-        directory: Path | str,
-        *,
-        model: Path | str | None = None,
-        vectors: Path | str | None = None,
-        device: str | None = None,
-        precision: Precision = "float32",
-    ) -> Self:
-        """Read a trained head.
-
-        Args:
-            directory: a report of `downstream.tag` or `downstream.srl`.
-            model: the path of the biLM, if it has moved.
-            vectors: the path of the word vectors, if they have moved.
-            device: such as "cpu" or "cuda:1"; by default, the accelerator if there is one, else the
-                CPU.
-            precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
-        """
-        directory = Path(directory)
+    def _read_description(cls, directory: Path) -> TaggerDescription:
         description = TaggerDescription.read(directory)
         if description.has_predicates != cls._has_predicates:
             raise CheckpointError(
                 f"{directory} was not trained for {cls.__name__}; use {cls._other}"
             )
-        inputs = open_inputs(description, directory, Places(model, vectors, device, precision))
-        weights = load_weights(description, directory)
-        tagger = description.build()
-        tagger.load_state_dict(weights)
-        return cls(description, tagger, inputs)
+        return description
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the tagger."""
+        return self.description.labels
 
     def _tokenize(self, texts: Sequence[str]) -> list[list[str]]:
         if isinstance(texts, str):
             raise TypeError("predict takes a list of texts; for one text, pass [text]")
-        split: Callable[[str], list[str]] = str.split
-        if self._inputs.embedder is not None:
-            remedy = "tokenize the texts, and call predict_words"
-            tokenizer = self._inputs.embedder.pretrained.tokenizer
-            split = require_tokenizer(tokenizer, remedy).tokenize
+        split = self._splitter()
         sentences = []
         for i, text in enumerate(texts):
             words = split(text)
@@ -143,24 +104,15 @@ class _TaggingHead:
     def _tag(self, items: Sequence[_Item]) -> Iterator[TagPrediction]:
         """Yield the prediction for each item; memory is bounded by a window of words."""
         done = 0
-        for window in windows([item.words for item in items], _WINDOW_WORDS):
+        for window in windows([item.words for item in items], WINDOW_WORDS):
             part = items[done : done + len(window)]
             done += len(window)
             yield from predict(self._model, self._source(part))
 
     def _source(self, items: Sequence[_Item]) -> TagSource:
-        sentences = [item.words for item in items]
-        words = PlainWords.of_texts(sentences)
-        file = words
-        if self._inputs.embedder is not None and self.description.mix_kind != "none":
-            layers = np.concatenate(list(stream_words(self._inputs.embedder, sentences)))
-            file = WordLayersFile(words, layers.astype(np.float16))  # rounded as in a store
-        table = None
-        if self._inputs.vectors is not None:
-            table = self._inputs.vectors.look_up(words.types, self.description.head.unknown)
         predicates = np.array([item.predicate for item in items])
         inputs = TagInputs(np.arange(len(items)), predicates if self._has_predicates else None)
-        return TagSource(file, table, inputs, self.description.has_characters)
+        return TagSource(self._read([item.words for item in items]), inputs)
 
 
 class Tagger(_TaggingHead):

@@ -19,7 +19,15 @@ from downstream.reports.pages import RESULTS_FILE, markdown_table, percent
 from downstream.reports.plots import plot_curves, plot_shares
 from downstream.settings.common import TaskSettings
 from downstream.tasks.splits import SPLITS
-from downstream.training.experiment import Outcome, Results, spread_of
+from downstream.tasks.task import Task
+from downstream.training.experiment import (
+    AnyScores,
+    AnySettings,
+    Outcome,
+    Results,
+    run,
+    spread_of,
+)
 
 FORMAT = "bilm-report"
 
@@ -56,6 +64,25 @@ CLASSIFICATION_COLUMNS = (
     Column("test", "accuracy", "test"),
     Column("test", "macro_f1", "macro F1"),
 )
+
+
+def run_and_report(
+    settings: AnySettings,
+    task: Task[AnySettings, AnyScores],
+    page_of: Callable[[Results[AnyScores]], TaskPage],
+    progress: bool | None,
+) -> str:
+    """Train the heads of a task, write the report, and return a summary for the terminal."""
+    model = None if settings.model is None else Path(settings.model)
+    results = run(settings, task, model, progress)
+    page = page_of(results)
+    write_report(results, settings, page)
+    best = results.chosen().outcome
+    return (
+        f"{summary_table(results, page.columns)}\n\nbest by validation: {best.mix}, seed "
+        f"{best.seed}; test {page.score or 'accuracy'} {best.scores['test'].main:.2%}\n"
+        f"report: {Path(settings.output) / 'report.md'}\n"
+    )
 
 
 def write_report(

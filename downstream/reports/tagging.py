@@ -150,18 +150,10 @@ def _card(results: Results[TagScores], settings: SequenceSettings, names: TaskNa
     chosen, task = results.chosen(), results.task
     best, description = chosen.outcome, chosen.description
     assert isinstance(description, TaggerDescription)
-    num_weights = sum(p.numel() for p in chosen.model.parameters() if p.requires_grad)
-    inputs = []
-    if description.bilm is not None and best.mix != "none":
-        inputs.append(f"a frozen biLM (digest `{description.bilm.digest[:12]}`, mix `{best.mix}`)")
-    if description.vectors is not None:
-        inputs.append(f"word vectors of {description.vector_dim} dimensions")
-    if description.has_characters:
-        inputs.append("characters")
     test, main = best.scores["test"], "F1" if task.is_bio else "accuracy"
     return [
         f"# Model card: {names.noun}",
-        f"**Model.** {num_weights:,} weights on {', '.join(inputs)}.",
+        f"**Model.** {chosen.num_weights:,} weights on {', '.join(description.input_names())}.",
         f"**Labels.** {', '.join(task.labels)}.",
         f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
         f"{names.unit}, and {len(task.splits['validation']):,} more for early stopping; seed "

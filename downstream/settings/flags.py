@@ -88,6 +88,10 @@ VECTOR_FLAGS = (
     Flag("--unknown", "head.unknown"),
     Flag("--elmo-at", "head.elmo_at"),
 )
+CHARACTER_FLAGS = (
+    Flag("--characters", "head.characters", None),
+    Flag("--character-filters", "head.character_filters", int),
+)
 TRAINING_FLAGS = (
     Flag("--seed", "train.seed", int),
     Flag("--seeds", "train.num_seeds", int),

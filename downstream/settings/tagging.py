@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bilm.files.sections import Name, PositiveInt, Section, Share
-from downstream.settings.common import (
-    TaskSettings,
-    TrainingPlan,
-    TrainingSettings,
-    WordVectorSettings,
-    batch_size_for,
-)
+from downstream.settings.common import TrainingSettings
 from downstream.settings.flags import (
+    CHARACTER_FLAGS,
     MIX_FLAGS,
     OUTPUT_FLAGS,
     TRAINING_FLAGS,
@@ -23,6 +18,7 @@ from downstream.settings.flags import (
     Flag,
     FlagSet,
 )
+from downstream.settings.word_heads import WordHeadSettings, WordTaskSettings
 
 DEFAULT_TAG_EPOCHS = 15
 DEFAULT_TAG_BATCH_SIZE = 32
@@ -68,7 +64,7 @@ class TagDataSettings(SequenceDataSettings):
     )
 
 
-class TagHeadSettings(WordVectorSettings):
+class TagHeadSettings(WordHeadSettings):
     """The network that maps the vectors of the words of a sentence to tags."""
 
     encoder_dim: PositiveInt = Field(128, description="units per direction of the biLSTM")
@@ -82,15 +78,6 @@ class TagHeadSettings(WordVectorSettings):
         True,
         description="a linear-chain CRF; without it, words are classified one by one, and only "
         "decoding applies the rules of BIO",
-    )
-    characters: bool | None = Field(
-        None,
-        description="add features of the characters of each word, computed by a CNN (default: only "
-        "for the mix `none`)",
-    )
-    character_filters: PositiveInt = Field(64, description="number of filters of this CNN")
-    elmo_at: Literal["input", "output", "both"] = Field(
-        "input", description="concatenate a mix with the input or output of the biLSTM, or both"
     )
 
 
@@ -114,56 +101,16 @@ class TagTrainingSettings(TrainingSettings):
     )
 
 
-class SequenceSettings(TaskSettings):
-    """The settings of tasks that tag sentences; a biLM is needed for all mixes but `none`."""
+class SequenceSettings(WordTaskSettings):
+    """The settings of tasks that tag sentences."""
+
+    default_epochs: ClassVar[int] = DEFAULT_TAG_EPOCHS
+    default_batch_size: ClassVar[int] = DEFAULT_TAG_BATCH_SIZE
+    default_learning_rate: ClassVar[float] = DEFAULT_TAG_LEARNING_RATE
 
     data: SequenceDataSettings
     head: TagHeadSettings = TagHeadSettings()
     train: TagTrainingSettings = TagTrainingSettings()
-
-    @model_validator(mode="after")
-    def _check_sections(self) -> Self:
-        kinds, head = self.mix.kinds, self.head
-        if self.model is None and kinds != ("none",):
-            raise ValueError(
-                f"model is missing, which the mix {', '.join(kinds)} needs; set it, or use the "
-                "mix none"
-            )
-        if "none" in kinds and head.elmo_at != "input":
-            raise ValueError(
-                f"mix.kinds contains 'none', but head.elmo_at is {head.elmo_at!r}; set it to "
-                "'input'"
-            )
-        if "none" in kinds and head.vectors is None and head.characters is False:
-            raise ValueError(
-                "mix.kinds contains 'none', which needs word vectors or characters; set "
-                "head.vectors or head.characters"
-            )
-        if head.elmo_at == "output" and head.vectors is None and not head.characters:
-            raise ValueError(
-                "elmo_at is 'output', which needs word vectors or characters at the input; set "
-                "head.vectors or head.characters"
-            )
-        return self
-
-    @property
-    def head_training(self) -> TrainingPlan:
-        """The settings that concern the training of a head."""
-        return self
-
-    @property
-    def epochs(self) -> int:
-        """The maximum number of epochs."""
-        return self.train.epochs or DEFAULT_TAG_EPOCHS
-
-    @property
-    def learning_rate(self) -> float:
-        """The peak learning rate."""
-        return self.train.learning_rate or DEFAULT_TAG_LEARNING_RATE
-
-    def batch_size(self, num_examples: int) -> int:
-        """Return the number of sentences per step."""
-        return self.train.batch_size or batch_size_for(num_examples, DEFAULT_TAG_BATCH_SIZE)
 
 
 class TagSettings(SequenceSettings):
@@ -177,8 +124,7 @@ SEQUENCE_HEAD_FLAGS = (
     Flag("--encoder-layers", "head.encoder_layers", int),
     Flag("--dropout", "head.dropout", float),
     Flag("--crf", "head.crf", None),
-    Flag("--characters", "head.characters", None),
-    Flag("--character-filters", "head.character_filters", int),
+    *CHARACTER_FLAGS,
 )
 
 SEQUENCE_FLAGS = (*MIX_FLAGS, *SEQUENCE_HEAD_FLAGS, *VECTOR_FLAGS, *TRAINING_FLAGS)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from downstream.settings.tagging import SequenceSettings
-from downstream.tasks.tagging import TaggingTask, make_tagging, paths_of
+from downstream.tasks.splits import paths_of
+from downstream.tasks.tagging import TaggingTask, make_tagging
 from downstream.texts.roles import PREDICATE_TYPE, read_roles
 
 

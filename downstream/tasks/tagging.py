@@ -16,7 +16,7 @@ import numpy as np
 
 from bilm.errors import CorpusError
 from downstream.settings.tagging import SequenceDataSettings, SequenceSettings, TagSettings
-from downstream.tasks.splits import SPLITS
+from downstream.tasks.splits import SPLITS, first_for_validation, paths_of
 from downstream.tasks.tag_scores import TagScores, score_tags
 from downstream.texts.tag_sequences import OUTSIDE, bio_labels, type_of
 from downstream.texts.tagged import TaggedExample, TaggedFile, TagReading, read_tagged
@@ -72,6 +72,7 @@ class TaggingTask:
         from downstream.features.batches import Examples
         from downstream.features.plain_words import PlainWords
         from downstream.features.tag_sources import TagInputs, TagSource
+        from downstream.features.word_ranges import WordRanges
 
         result = {}
         for name in SPLITS:
@@ -82,10 +83,8 @@ class TaggingTask:
                 np.array(predicates) if self.has_predicates else None,
             )
             file, table = features.files[split.file], features.tables.get(split.file)
-            has_characters = settings.head.characters
-            if has_characters is None:  # by default, only heads without a mix read them
-                has_characters = isinstance(file, PlainWords)
-            source = TagSource(file, table, inputs, has_characters)
+            has_characters = settings.head.reads_characters(not isinstance(file, PlainWords))
+            source = TagSource(WordRanges(file, table, has_characters), inputs)
             result[name] = Examples(source, self._targets(split))
         return result
 
@@ -157,12 +156,6 @@ def read_tagging(settings: TagSettings) -> TaggingTask:
     return make_tagging(files, data, is_bio)
 
 
-def paths_of(data: SequenceDataSettings) -> dict[str, str]:
-    """Return the path of each file by its name."""
-    paths = {"train": data.train, "test": data.test}
-    return paths if data.validation is None else {**paths, "validation": data.validation}
-
-
 def make_tagging(
     files: dict[str, TaggedFile], data: SequenceDataSettings, is_bio: bool
 ) -> TaggingTask:
@@ -198,7 +191,7 @@ def split_off_validation(file: TaggedFile, share: float) -> dict[str, TagSplit]:
         raise CorpusError(
             f"{file.path} has one sentence; at least two are needed, one of them for validation"
         )
-    first = num_sentences - min(num_sentences - 1, max(1, round(share * num_sentences)))
+    first = first_for_validation(num_sentences, share)
     before = tuple(e for e in file.examples if e.sentence < first)
     after = tuple(e for e in file.examples if e.sentence >= first)
     if not before or not after:

@@ -68,6 +68,11 @@ class TrainedHead(Generic[AnyScores]):
     description: HeadDescription
     test_predictions: Predictions
 
+    @property
+    def num_weights(self) -> int:
+        """The number of trained weights."""
+        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+
 
 @dataclass
 class Results(Generic[AnyScores]):

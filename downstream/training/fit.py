@@ -32,8 +32,6 @@ from downstream.heads.text_model import Probabilities
 from downstream.settings.common import TrainingPlan
 from downstream.settings.progress import Progress
 
-_EVALUATION_TEXTS = 256
-
 _MAX_WARMUP_STEPS = 100
 
 _MAX_GRADIENT_NORM = 5.0
@@ -116,8 +114,8 @@ def predict(model: Head, examples: Examples | Source) -> Predictions:
     order = np.argsort(source.lengths, kind="stable")
     parts = []
     with torch.inference_mode(), precision_context(device, "float32"):
-        for start in range(0, len(order), _EVALUATION_TEXTS):
-            indices = order[start : start + _EVALUATION_TEXTS]
+        for start in range(0, len(order), model.evaluation_texts):
+            indices = order[start : start + model.evaluation_texts]
             outputs = model(source.batch(indices).to(device))
             targets = examples.targets(indices) if isinstance(examples, Examples) else None
             parts.append(model.decode(outputs, targets))

@@ -8,6 +8,7 @@ import torch
 
 from downstream.features.plain_words import PlainWords, WordLayersFile
 from downstream.features.tag_sources import NO_TAG, TagInputs, TagSource, TagTargets
+from downstream.features.word_ranges import WordRanges
 from downstream.heads.saved_head import FileRecord
 from downstream.heads.tagger import TaggerDescription, TaggerModel, TagPrediction
 from downstream.settings.common import MixSettings
@@ -52,9 +53,8 @@ def source(indices: list[int], predicates: bool = False) -> TagSource:
     layers = rng.standard_normal((len(words.word_ids), 3, 6)).astype(np.float32)
     table = rng.standard_normal((len(words.types), 4)).astype(np.float32)
     places = np.array([0] * len(indices)) if predicates else None
-    return TagSource(
-        WordLayersFile(words, layers), table, TagInputs(np.array(indices), places), True
-    )
+    ranges = WordRanges(WordLayersFile(words, layers), table, True)
+    return TagSource(ranges, TagInputs(np.array(indices), places))
 
 
 CASES: list[dict[str, Any]] = [

@@ -1,0 +1,88 @@
+"""The base class of trained heads that read the words of raw texts, with or without a biLM.
+
+On disk, a head consists of its description and `head.safetensors`. The biLM and the word vectors
+are not copied: their paths and digests are recorded, and other files are rejected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, Self, TypeVar
+
+from bilm.model.precision import Precision
+from bilm.text.tokenizers import require_tokenizer
+from downstream.features.plain_words import PlainWords, WordLayersFile
+from downstream.features.word_ranges import WordRanges
+from downstream.heads.head import MixedModel
+from downstream.heads.saved_head import load_weights
+from downstream.heads.word_model import WordHeadDescription
+from downstream.predictors.loading import OpenedInputs, Places, open_inputs
+
+WINDOW_WORDS = 16_384  # that are predicted together, which bounds the memory for the layers
+
+AnyDescription = TypeVar("AnyDescription", bound=WordHeadDescription)
+
+
+class WordPredictor(Generic[AnyDescription]):
+    """A trained head, and the biLM and the word vectors that it needs."""
+
+    def __init__(
+        self, description: AnyDescription, model: MixedModel, inputs: OpenedInputs
+    ) -> None:
+        self.description = description
+        device = "cpu" if inputs.embedder is None else inputs.embedder.device
+        self._model = model.to(device).eval()
+        self._inputs = inputs
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        directory: Path | str,
+        *,
+        model: Path | str | None = None,
+        vectors: Path | str | None = None,
+        device: str | None = None,
+        precision: Precision = "float32",
+    ) -> Self:
+        """Read a trained head.
+
+        Args:
+            directory: the output directory of the command that trained the head.
+            model: the path of the biLM, if it has moved.
+            vectors: the path of the word vectors, if they have moved.
+            device: such as "cpu" or "cuda:1"; by default, the accelerator if there is one, else the
+                CPU.
+            precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
+        """
+        directory = Path(directory)
+        description = cls._read_description(directory)
+        inputs = open_inputs(description, directory, Places(model, vectors, device, precision))
+        weights = load_weights(description, directory)
+        head = description.build()
+        head.load_state_dict(weights)
+        return cls(description, head, inputs)
+
+    @classmethod
+    def _read_description(cls, directory: Path) -> AnyDescription:
+        """Read the description of a head of this class."""
+        raise NotImplementedError
+
+    def _read(self, texts: Sequence[Sequence[str]]) -> WordRanges:
+        """Return the words of tokenized texts with everything that the head reads of them."""
+        if self._inputs.embedder is not None and self.description.mix_kind != "none":
+            file: PlainWords = WordLayersFile.computed(texts, self._inputs.embedder)
+        else:
+            file = PlainWords.of_texts(texts)
+        table = None
+        if self._inputs.vectors is not None:
+            table = self._inputs.vectors.look_up(file.types, self.description.head.unknown)
+        return WordRanges(file, table, self.description.has_characters)
+
+    def _splitter(self) -> Callable[[str], list[str]]:
+        """Return the tokenizer of the biLM; without a biLM, words are separated by spaces."""
+        if self._inputs.embedder is None:
+            return str.split
+        remedy = "tokenize the texts, and call predict_words"
+        tokenizer = self._inputs.embedder.pretrained.tokenizer
+        return require_tokenizer(tokenizer, remedy).tokenize
