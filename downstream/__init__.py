@@ -1,4 +1,4 @@
-"""Tasks on frozen biLM representations: classification, tagging, estimators, baselines, analyses.
+"""Tasks on frozen biLM representations: classification, tagging, coreference, and analyses.
 
 Public names are imported on first use, so that commands print `--help` without importing torch.
 Before that, waiting threads are set to sleep soon, as in `bilm`.
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from downstream.classifier import TextClassifier as TextClassifier
     from downstream.estimators import BiLmClassifier as BiLmClassifier
     from downstream.estimators import BiLmVectorizer as BiLmVectorizer
+    from downstream.predictors.coreference import CoreferenceResolver as CoreferenceResolver
     from downstream.predictors.tagger import RoleLabeler as RoleLabeler
     from downstream.predictors.tagger import Tagger as Tagger
     from downstream.texts.labelled import LabelledTexts as LabelledTexts
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "BiLmClassifier": "downstream.estimators",
     "BiLmVectorizer": "downstream.estimators",
+    "CoreferenceResolver": "downstream.predictors.coreference",
     "LabelledTexts": "downstream.texts.labelled",
     "RoleLabeler": "downstream.predictors.tagger",
     "Tagger": "downstream.predictors.tagger",
@@ -31,6 +33,7 @@ _MODULES = {
 __all__ = [
     "BiLmClassifier",
     "BiLmVectorizer",
+    "CoreferenceResolver",
     "LabelledTexts",
     "RoleLabeler",
     "Tagger",

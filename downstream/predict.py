@@ -1,10 +1,11 @@
 """Predict with a trained head: `python -m downstream.predict --head DIR --input F --output P`
 
-The head is one of `downstream.classify`, `downstream.tag` or `downstream.srl`. The output has one
-record per text, in the order of the input: for a classifier, a row of a .csv or .jsonl file with
-the class, its probability, and the probability of each class; for a tagger, a line of a .jsonl file
-with the words, their tags and the spans, or a .tsv file of words and tags; for semantic roles, a
-line of a .jsonl file with the predicates and their arguments. Words and spans have character
+The head is one of `downstream.classify`, `downstream.tag`, `downstream.srl` or `downstream.coref`.
+The output has one record per text, in the order of the input: for a classifier, a row of a .csv or
+.jsonl file with the class, its probability, and the probability of each class; for a tagger, a line
+of a .jsonl file with the words, their tags and the spans, or a .tsv file of words and tags; for
+semantic roles, a line of a .jsonl file with the predicates and their arguments; for coreference, a
+line of a .jsonl file with the clusters of a document. Words, spans and mentions have character
 offsets. `--input -` reads one text per line from standard input until its end, and `--output -`
 writes .jsonl to standard output.
 """
@@ -27,6 +28,7 @@ from bilm.files.writing import atomic_file, disk_full_message, is_disk_full
 from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
 from downstream.reports.pages import check_writable
+from downstream.settings.coreference import COREF_FILE
 from downstream.settings.flags import names
 from downstream.settings.sections import Format
 from downstream.texts.labelled import read_texts
@@ -39,12 +41,18 @@ if TYPE_CHECKING:
 
 STANDARD = Path("-")  # standard input or output
 
+_SUFFIXES = {
+    "classifier": (".csv", ".jsonl"),
+    "tagger": (".jsonl", ".tsv"),
+    "resolver": (".jsonl",),
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Read the texts, predict, and write the predictions."""
     arguments = _parse(argv)
-    is_tagger = (arguments.head / "tagger.json").exists()
-    _check_output(arguments.output, (".jsonl", ".tsv") if is_tagger else (".csv", ".jsonl"))
+    kind = _kind_of(arguments.head)
+    _check_output(arguments.output, _SUFFIXES[kind])
     texts = _read_texts(arguments)
     share_cores()
     # torch is imported here, so that --help and errors in the input appear immediately.
@@ -52,15 +60,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     places = Places(arguments.model, arguments.vectors, arguments.device, arguments.precision)
     suffix = ".jsonl" if arguments.output == STANDARD else arguments.output.suffix
-    if is_tagger:
-        text = _tag(arguments.head, places, texts, suffix)
-    else:
-        text = _classify(arguments.head, places, texts, suffix)
-    _write(arguments.output, text)
+    predict = {"tagger": _tag, "resolver": _resolve, "classifier": _classify}[kind]
+    _write(arguments.output, predict(arguments.head, places, texts, suffix))
     return 0
 
 
-def _check_output(output: Path, suffixes: tuple[str, str]) -> None:
+def _kind_of(head: Path) -> str:
+    """Return the kind of a head: `tagger`, `resolver` (of coreference) or `classifier`."""
+    if (head / COREF_FILE).exists():
+        return "resolver"
+    return "tagger" if (head / "tagger.json").exists() else "classifier"
+
+
+def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
     if output == STANDARD:
         return
     if output.suffix not in suffixes:
@@ -128,6 +140,16 @@ def _tag(directory: Path, places: Places, texts: Sequence[str], suffix: str) -> 
     )
 
 
+def _resolve(directory: Path, places: Places, texts: Sequence[str], suffix: str) -> str:
+    from downstream.predictors.coreference import CoreferenceResolver
+
+    resolver = CoreferenceResolver.from_pretrained(directory, **asdict(places))
+    resolved = resolver.predict(texts)
+    return _json_lines(
+        [{"text": text, **asdict(one)} for text, one in zip(texts, resolved, strict=True)]
+    )
+
+
 def _json_lines(records: Sequence[dict[str, Any]]) -> str:
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
@@ -143,7 +165,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--classifier",
         type=Path,
         required=True,
-        help="output directory of downstream.classify, downstream.tag or downstream.srl",
+        help="output directory of downstream.classify, downstream.tag, downstream.srl or "
+        "downstream.coref",
     )
     add(
         "--input",

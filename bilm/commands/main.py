@@ -46,6 +46,7 @@ COMMANDS = {
     "tasks classify": Command("downstream.classify", "train a classifier on a frozen biLM"),
     "tasks tag": Command("downstream.tag", "train a tagger on a frozen biLM"),
     "tasks srl": Command("downstream.srl", "train a semantic role labeler on a frozen biLM"),
+    "tasks coref": Command("downstream.coref", "train a coreference resolver on a frozen biLM"),
     "tasks predict": Command("downstream.predict", "predict with a trained head"),
     "tasks baselines": Command("downstream.baselines.__main__", "train and score baselines"),
     "tasks layers": Command("downstream.analyses.layers", "compare all layers with single ones"),
