@@ -79,6 +79,8 @@ class AntecedentScorer(nn.Module):
             self.genres = small_embedding(features.num_genres, hidden_dim, padding_idx=0)
         self.speakers = small_embedding(2, hidden_dim) if features.has_speakers else None
         self.dropout = Dropout(dropout)
+        # All antecedents of a span share a mask, which is K times smaller.
+        self.pair_dropout = Dropout(dropout, per_text=True)
         self.score = nn.Linear(hidden_dim, 1)
         boundaries = torch.tensor(_DISTANCE_BOUNDARIES)
         self.register_buffer("boundaries", boundaries, persistent=False)
@@ -118,7 +120,7 @@ class AntecedentScorer(nn.Module):
         if self.speakers is not None and spans.speakers is not None:
             same = spans.speakers.unsqueeze(1) == spans.speakers[indices]
             hidden = hidden + self.speakers(same.long())
-        fine: Tensor = self.score(self.dropout(F.relu(hidden))).squeeze(-1)
+        fine: Tensor = self.score(self.pair_dropout(F.relu(hidden))).squeeze(-1)
         return fine
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field
@@ -143,6 +143,20 @@ class HeadInputs:
     shape: FeatureShape
     mix_kind: str
     seed: int
+
+    def fields(self, mix: MixSettings) -> dict[str, Any]:
+        """Return the fields of a description that follow from the inputs."""
+        return {
+            "version": 1,
+            "bilm": self.bilm,
+            "vectors": self.vectors,
+            "vector_dim": self.shape.vector_dim,
+            "mix_kind": self.mix_kind,
+            "mix": mix,
+            "num_layers": self.shape.num_layers,
+            "dim": self.shape.dim,
+            "seed": self.seed,
+        }
 
 
 def make_model(description: Description) -> TextModel:

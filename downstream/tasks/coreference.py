@@ -162,15 +162,7 @@ class CorefTask:
 
         return CorefDescription(
             format="bilm-coreference",
-            version=1,
-            bilm=inputs.bilm,
-            vectors=inputs.vectors,
-            vector_dim=inputs.shape.vector_dim,
-            mix_kind=inputs.mix_kind,
-            mix=settings.mix,
-            num_layers=inputs.shape.num_layers,
-            dim=inputs.shape.dim,
-            seed=inputs.seed,
+            **inputs.fields(settings.mix),
             singletons=self.singletons,
             genres=self.genres,
             has_speakers=self.has_speakers,

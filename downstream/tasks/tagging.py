@@ -102,15 +102,7 @@ class TaggingTask:
 
         return TaggerDescription(
             format="bilm-tagger",
-            version=1,
-            bilm=inputs.bilm,
-            vectors=inputs.vectors,
-            vector_dim=inputs.shape.vector_dim,
-            mix_kind=inputs.mix_kind,
-            mix=settings.mix,
-            num_layers=inputs.shape.num_layers,
-            dim=inputs.shape.dim,
-            seed=inputs.seed,
+            **inputs.fields(settings.mix),
             labels=self.labels,
             is_bio=self.is_bio,
             excluded=self.excluded,

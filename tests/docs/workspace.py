@@ -83,7 +83,7 @@ def write_texts(directory: Path) -> None:
     (directory / "text").mkdir()
     for name in ("text/news.txt.gz", "text.txt.gz", "news.txt.gz"):
         (directory / name).write_bytes(gzip.compress(text.encode()))
-    for name in ("text.txt", "tokens.txt", "tokenized.txt"):
+    for name in ("text.txt", "tokens.txt", "tokenized.txt", "documents.txt"):
         (directory / name).write_text("\n".join(lines[:20]) + "\n", encoding="utf-8")
     for split in ("train", "test"):
         with open(generated / f"{split}.csv", encoding="utf-8", newline="") as file:
@@ -95,6 +95,7 @@ def write_texts(directory: Path) -> None:
     for split, part in (("train", lines[:40]), ("dev", lines[40:50]), ("test", lines[50:60])):
         (directory / f"ner_{split}.tsv").write_text(entities(part), encoding="utf-8")
         (directory / f"roles_{split}.jsonl").write_text(roles(part), encoding="utf-8")
+        (directory / f"coref_{split}.jsonl").write_text(documents(part), encoding="utf-8")
     shutil.copy(directory / "test.csv", directory / "texts.csv")
     words = sorted({word for line in lines for word in line.split()})
     vectors = "".join(
@@ -138,6 +139,16 @@ def roles(lines: list[str]) -> str:
         words = line.split()
         tags = ["B-ARG0", "B-V", *["O"] * (len(words) - 2)]
         records.append({"tokens": words, "predicates": [{"index": 1, "tags": tags}]})
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def documents(lines: list[str]) -> str:
+    """Return documents of two sentences as JSON lines; the first words of both corefer."""
+    records = []
+    for pair in zip(lines[::2], lines[1::2], strict=True):
+        sentences = [line.split() for line in pair]
+        second = len(sentences[0])
+        records.append({"sentences": sentences, "clusters": [[[0, 0], [second, second]]]})
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
