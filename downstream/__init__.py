@@ -1,4 +1,4 @@
-"""Tasks on frozen biLM representations: classes, pairs, tags, answers, estimators, analyses.
+"""Tasks on frozen biLM representations: classes, pairs, tags, answers, coreference, and analyses.
 
 Public names are imported on first use, so that commands print `--help` without importing torch.
 Before that, waiting threads are set to sleep soon, as in `bilm`.
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from downstream.estimators import BiLmClassifier as BiLmClassifier
     from downstream.estimators import BiLmVectorizer as BiLmVectorizer
     from downstream.predictors.answerer import QuestionAnswerer as QuestionAnswerer
+    from downstream.predictors.coreference import CoreferenceResolver as CoreferenceResolver
     from downstream.predictors.pair_estimator import BiLmPairClassifier as BiLmPairClassifier
     from downstream.predictors.pairs import PairClassifier as PairClassifier
     from downstream.predictors.tagger import RoleLabeler as RoleLabeler
@@ -25,6 +26,7 @@ _MODULES = {
     "BiLmClassifier": "downstream.estimators",
     "BiLmPairClassifier": "downstream.predictors.pair_estimator",
     "BiLmVectorizer": "downstream.estimators",
+    "CoreferenceResolver": "downstream.predictors.coreference",
     "LabelledTexts": "downstream.texts.labelled",
     "PairClassifier": "downstream.predictors.pairs",
     "QuestionAnswerer": "downstream.predictors.answerer",
@@ -38,6 +40,7 @@ __all__ = [
     "BiLmClassifier",
     "BiLmPairClassifier",
     "BiLmVectorizer",
+    "CoreferenceResolver",
     "LabelledTexts",
     "PairClassifier",
     "QuestionAnswerer",

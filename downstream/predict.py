@@ -1,17 +1,19 @@
 """Predict with a trained head: `python -m downstream.predict --head DIR --input F --output P`
 
-The head is one of `downstream.classify`, `downstream.pair`, `downstream.tag`, `downstream.srl` or
-`downstream.span`. The output has one record per text, in the order of the input:
+The head is one of `downstream.classify`, `downstream.pair`, `downstream.tag`, `downstream.srl`,
+`downstream.span` or `downstream.coref`. The output has one record per text, in the order of the
+input:
 - for a classifier of texts or pairs, a row of a .csv or .jsonl file with the class, its
   probability, and the probability of each class;
 - for a tagger, a line of a .jsonl file with the words, their tags and the spans, or a .tsv file of
   words and tags;
 - for semantic roles, a line of a .jsonl file with the predicates and their arguments;
 - for answers to questions, a line of a .jsonl file per question; the input is a file of JSON lines
-  with `context` and `question`, `questions` or `qas`.
-Words, spans and answers have character offsets. `--input -` reads one text per line from standard
-input until its end (for pairs, two texts separated by a tab, or JSON lines with `--format jsonl`),
-and `--output -` writes .jsonl to standard output.
+  with `context` and `question`, `questions` or `qas`;
+- for coreference, a line of a .jsonl file with the clusters of a document.
+Words, spans, answers and mentions have character offsets. `--input -` reads one text per line from
+standard input until its end (for pairs, two texts separated by a tab, or JSON lines with `--format
+jsonl`), and `--output -` writes .jsonl to standard output.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -33,10 +35,13 @@ from bilm.files.writing import atomic_file, disk_full_message, is_disk_full
 from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
 from downstream.reports.pages import check_writable
+from downstream.settings.coreference import COREF_FILE
 from downstream.settings.flags import names
 from downstream.settings.pairs import FIRST_COLUMN, PAIR_FILE, SECOND_COLUMN
 from downstream.settings.sections import Format
-from downstream.texts.asked import asked_in_lines, read_asked
+from downstream.settings.spans import ANSWERER_FILE
+from downstream.settings.tagging import TAGGER_FILE
+from downstream.texts.asked import AskedQuestion, asked_in_lines, read_asked
 from downstream.texts.labelled import read_texts
 from downstream.texts.pairs import PairColumns, pairs_of_lines, read_pairs
 
@@ -52,48 +57,33 @@ STANDARD = Path("-")  # standard input or output
 def main(argv: Sequence[str] | None = None) -> int:
     """Read the texts, predict, and write the predictions."""
     arguments = _parse(argv)
-    if (arguments.head / "answerer.json").exists():
-        return _answer(arguments)
-    is_tagger = (arguments.head / "tagger.json").exists()
-    _check_output(arguments.output, (".jsonl", ".tsv") if is_tagger else (".csv", ".jsonl"))
-    if (arguments.head / PAIR_FILE).exists():
-        predict = partial(_classify_pairs, arguments.head, _read_pairs(arguments))
-    elif is_tagger:
-        predict = partial(_tag, arguments.head, _read_texts(arguments))
-    else:
-        predict = partial(_classify, arguments.head, _read_texts(arguments))
+    predict = _prepare(arguments)
     share_cores()
     # torch is imported here, so that --help and errors in the input appear immediately.
-    places = _places(arguments)
+    from downstream.predictors.loading import Places
+
+    places = Places(arguments.model, arguments.vectors, arguments.device, arguments.precision)
     suffix = ".jsonl" if arguments.output == STANDARD else arguments.output.suffix
     _write(arguments.output, predict(places, suffix))
     return 0
 
 
-def _places(arguments: argparse.Namespace) -> Places:
-    from downstream.predictors.loading import Places
-
-    return Places(arguments.model, arguments.vectors, arguments.device, arguments.precision)
-
-
-def _answer(arguments: argparse.Namespace) -> int:
-    """Read the questions, predict their answers, and write them."""
-    _check_output(arguments.output, (".jsonl",))
-    if arguments.input == STANDARD:
-        asked = asked_in_lines(enumerate(standard_input_lines(), 1), "standard input")
-    else:
-        asked = read_asked(arguments.input)
-    share_cores()
-    from downstream.predictors.answerer import QuestionAnswerer
-
-    answerer = QuestionAnswerer.from_pretrained(arguments.head, **asdict(_places(arguments)))
-    answers = answerer.predict([(one.question, one.context) for one in asked])
-    records = [
-        {**({} if one.id is None else {"id": one.id}), "question": one.question, **asdict(answer)}
-        for one, answer in zip(asked, answers, strict=True)
-    ]
-    _write(arguments.output, _json_lines(records))
-    return 0
+def _prepare(arguments: argparse.Namespace) -> Callable[[Places, str], str]:
+    """Check the output, read the input, and return the function that predicts."""
+    head, output = arguments.head, arguments.output
+    if (head / ANSWERER_FILE).exists():
+        _check_output(output, (".jsonl",))
+        return partial(_answer, head, _read_questions(arguments))
+    if (head / COREF_FILE).exists():
+        _check_output(output, (".jsonl",))
+        return partial(_resolve, head, _read_texts(arguments))
+    if (head / TAGGER_FILE).exists():
+        _check_output(output, (".jsonl", ".tsv"))
+        return partial(_tag, head, _read_texts(arguments))
+    _check_output(output, (".csv", ".jsonl"))
+    if (head / PAIR_FILE).exists():
+        return partial(_classify_pairs, head, _read_pairs(arguments))
+    return partial(_classify, head, _read_texts(arguments))
 
 
 def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
@@ -123,6 +113,12 @@ def _read_pairs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
         lines = standard_input_lines()
         return list(pairs_of_lines(lines, columns, arguments.format, "standard input"))
     return read_pairs(arguments.input, columns, arguments.format, arguments.header)
+
+
+def _read_questions(arguments: argparse.Namespace) -> list[AskedQuestion]:
+    if arguments.input == STANDARD:
+        return asked_in_lines(enumerate(standard_input_lines(), 1), "standard input")
+    return read_asked(arguments.input)
 
 
 def standard_input_lines() -> Iterator[str]:
@@ -182,6 +178,33 @@ def _tag(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> 
     )
 
 
+def _resolve(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
+    from downstream.predictors.coreference import CoreferenceResolver
+
+    resolver = CoreferenceResolver.from_pretrained(directory, **asdict(places))
+    resolved = resolver.predict(texts)
+    return _json_lines(
+        [{"text": text, **asdict(one)} for text, one in zip(texts, resolved, strict=True)]
+    )
+
+
+def _answer(directory: Path, asked: Sequence[AskedQuestion], places: Places, suffix: str) -> str:
+    from downstream.predictors.answerer import QuestionAnswerer
+
+    answerer = QuestionAnswerer.from_pretrained(directory, **asdict(places))
+    answers = answerer.predict([(one.question, one.context) for one in asked])
+    return _json_lines(
+        [
+            {
+                **({} if one.id is None else {"id": one.id}),
+                "question": one.question,
+                **asdict(found),
+            }
+            for one, found in zip(asked, answers, strict=True)
+        ]
+    )
+
+
 def _json_lines(records: Sequence[dict[str, Any]]) -> str:
     return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
@@ -198,7 +221,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         type=Path,
         required=True,
         help="output directory of downstream.classify, downstream.pair, downstream.tag, "
-        "downstream.srl or downstream.span",
+        "downstream.srl, downstream.span or downstream.coref",
     )
     add(
         "--input",

@@ -48,6 +48,7 @@ COMMANDS = {
     "tasks srl": Command("downstream.srl", "train a semantic role labeler on a frozen biLM"),
     "tasks pair": Command("downstream.pair", "train a classifier of pairs of texts"),
     "tasks span": Command("downstream.span", "train a question answerer on a frozen biLM"),
+    "tasks coref": Command("downstream.coref", "train a coreference resolver on a frozen biLM"),
     "tasks predict": Command("downstream.predict", "predict with a trained head"),
     "tasks baselines": Command("downstream.baselines.__main__", "train and score baselines"),
     "tasks layers": Command("downstream.analyses.layers", "compare all layers with single ones"),

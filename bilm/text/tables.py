@@ -223,11 +223,15 @@ def json_fields(line: str, fields: Sequence[str], place: str, strict: bool = Tru
 
     `place` is the file and the line number, for error messages.
     """
+    return fields_of(json_record(line, place, strict), fields, place)
+
+
+def json_record(line: str, place: str, strict: bool = True) -> Any:
+    """Return the parsed JSON of `line`; `strict` rejects duplicate keys."""
     try:
-        record = json.loads(line, object_pairs_hook=without_duplicates if strict else None)
+        return json.loads(line, object_pairs_hook=without_duplicates if strict else None)
     except (ValueError, RecursionError) as e:
         raise CorpusError(f"{place} is not a JSON object: {e}") from None
-    return fields_of(record, fields, place)
 
 
 def fields_of(record: Any, fields: Sequence[str], place: str) -> list[Any]:

@@ -26,7 +26,7 @@ from downstream.heads.attention import BidirectionalAttention, SelfAttention
 from downstream.heads.head import Evaluation
 from downstream.heads.layers import BiLstmLayer, Dropout, reversed_places
 from downstream.heads.word_model import WordHeadDescription, WordModel
-from downstream.settings.spans import PlainTokenizer, SpanHeadSettings
+from downstream.settings.spans import ANSWERER_FILE, PlainTokenizer, SpanHeadSettings
 from downstream.texts.answers import score_answer
 from downstream.texts.passage_words import WordSpan
 
@@ -61,7 +61,7 @@ class SpanPrediction:
 class AnswererDescription(WordHeadDescription):
     """The content of answerer.json."""
 
-    file_name: ClassVar[str] = "answerer.json"
+    file_name: ClassVar[str] = ANSWERER_FILE
 
     format: Literal["bilm-answerer"]
     tokenizer: PlainTokenizer | None  # None for the tokenizer of the biLM

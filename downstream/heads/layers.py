@@ -19,6 +19,9 @@ class OutputSettings(Protocol):
         """The width of the hidden layer; 0 for none."""
 
 
+_EMBEDDING_SCALE = 0.1
+
+
 class Dropout(nn.Module):
     """Set a share of the numbers to zero in training, and scale up the rest.
 
@@ -37,6 +40,14 @@ class Dropout(nn.Module):
             return values
         like = values[:, :1] if self.per_text else values
         return values * ((torch.rand_like(like) >= self.share) / (1 - self.share))
+
+
+def small_embedding(count: int, dim: int, padding_idx: int | None = None) -> nn.Embedding:
+    """Return an embedding of features, small compared with the outputs that it is added to."""
+    embedding = nn.Embedding(count, dim, padding_idx=padding_idx)
+    with torch.no_grad():
+        embedding.weight.mul_(_EMBEDDING_SCALE)
+    return embedding
 
 
 def output_layers(input_dim: int, settings: OutputSettings, num_classes: int) -> nn.Sequential:

@@ -25,7 +25,7 @@ from downstream.heads.crf import LinearChainCrf
 from downstream.heads.head import Evaluation
 from downstream.heads.layers import BiLstmLayer, Dropout, reversed_places
 from downstream.heads.word_model import WordHeadDescription, WordModel
-from downstream.settings.tagging import TagHeadSettings
+from downstream.settings.tagging import TAGGER_FILE, TagHeadSettings
 from downstream.texts.tag_sequences import span_f1
 
 _PREDICATE_DIM = 16
@@ -58,7 +58,7 @@ class TagLabels:
 class TaggerDescription(WordHeadDescription):
     """The content of tagger.json."""
 
-    file_name: ClassVar[str] = "tagger.json"
+    file_name: ClassVar[str] = TAGGER_FILE
 
     format: Literal["bilm-tagger"]
     labels: Annotated[tuple[str, ...], Field(min_length=2)]

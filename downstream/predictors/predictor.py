@@ -6,11 +6,12 @@ are not copied: their paths and digests are recorded, and other files are reject
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from bilm.model.precision import Precision
+from bilm.text.tokenizers import require_tokenizer
 from downstream.features.plain_words import PlainWords, WordLayersFile
 from downstream.features.word_ranges import WordRanges
 from downstream.heads.head import MixedModel
@@ -77,3 +78,11 @@ class WordPredictor(Generic[AnyDescription]):
         if self._inputs.vectors is not None:
             table = self._inputs.vectors.look_up(file.types, self.description.head.unknown)
         return WordRanges(file, table, self.description.has_characters)
+
+    def _splitter(self) -> Callable[[str], list[str]]:
+        """Return the tokenizer of the biLM; without a biLM, words are separated by spaces."""
+        if self._inputs.embedder is None:
+            return str.split
+        remedy = "tokenize the texts, and call predict_words"
+        tokenizer = self._inputs.embedder.pretrained.tokenizer
+        return require_tokenizer(tokenizer, remedy).tokenize

@@ -8,7 +8,7 @@ sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from bilm.embedding.sentence_batches import windows
 from bilm.errors import CheckpointError, CorpusError
-from bilm.text.tokenizers import require_tokenizer
 from downstream.features.tag_sources import TagInputs, TagSource
 from downstream.heads.tagger import TaggerDescription, TagPrediction
 from downstream.predictors.predictor import WINDOW_WORDS, WordPredictor
@@ -93,11 +92,7 @@ class _TaggingHead(WordPredictor[TaggerDescription]):
     def _tokenize(self, texts: Sequence[str]) -> list[list[str]]:
         if isinstance(texts, str):
             raise TypeError("predict takes a list of texts; for one text, pass [text]")
-        split: Callable[[str], list[str]] = str.split
-        if self._inputs.embedder is not None:
-            remedy = "tokenize the texts, and call predict_words"
-            tokenizer = self._inputs.embedder.pretrained.tokenizer
-            split = require_tokenizer(tokenizer, remedy).tokenize
+        split = self._splitter()
         sentences = []
         for i, text in enumerate(texts):
             words = split(text)

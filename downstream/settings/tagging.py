@@ -20,6 +20,8 @@ from downstream.settings.flags import (
 )
 from downstream.settings.word_heads import WordHeadSettings, WordTaskSettings
 
+TAGGER_FILE = "tagger.json"  # the description of a saved head
+
 DEFAULT_TAG_EPOCHS = 15
 DEFAULT_TAG_BATCH_SIZE = 32
 DEFAULT_TAG_LEARNING_RATE = 2e-3

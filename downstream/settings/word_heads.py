@@ -34,7 +34,7 @@ class WordHeadSettings(WordVectorSettings):
 
 
 class WordTaskSettings(TaskSettings):
-    """The settings of these tasks; a biLM is needed for all mixes but `none`."""
+    """The settings of a task whose head reads words; only the mix `none` needs no biLM."""
 
     default_epochs: ClassVar[int]
     default_batch_size: ClassVar[int]

@@ -84,7 +84,7 @@ def write_texts(directory: Path) -> None:
     (directory / "text").mkdir()
     for name in ("text/news.txt.gz", "text.txt.gz", "news.txt.gz"):
         (directory / name).write_bytes(gzip.compress(text.encode()))
-    for name in ("text.txt", "tokens.txt", "tokenized.txt"):
+    for name in ("text.txt", "tokens.txt", "tokenized.txt", "documents.txt"):
         (directory / name).write_text("\n".join(lines[:20]) + "\n", encoding="utf-8")
     for split in ("train", "test"):
         with open(generated / f"{split}.csv", encoding="utf-8", newline="") as file:
@@ -98,6 +98,7 @@ def write_texts(directory: Path) -> None:
         (directory / f"roles_{split}.jsonl").write_text(roles(part), encoding="utf-8")
         (directory / f"nli_{split}.jsonl.gz").write_bytes(gzip.compress(pairs(part).encode()))
         (directory / f"qa_{split}.jsonl").write_text(questions(part), encoding="utf-8")
+        (directory / f"coref_{split}.jsonl").write_text(documents(part), encoding="utf-8")
     shutil.copy(directory / "qa_test.jsonl", directory / "questions.jsonl")
     shutil.copy(directory / "test.csv", directory / "texts.csv")
     words = sorted({word for line in lines for word in line.split()})
@@ -161,6 +162,16 @@ def questions(lines: list[str]) -> str:
         answer = {"text": line.split()[0], "answer_start": 0}
         question = {"id": str(number), "question": "Who?", "answers": [answer]}
         records.append({"context": line, "qas": [question]})
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def documents(lines: list[str]) -> str:
+    """Return documents of two sentences as JSON lines; the first words of both corefer."""
+    records = []
+    for pair in zip(lines[::2], lines[1::2], strict=True):
+        sentences = [line.split() for line in pair]
+        second = len(sentences[0])
+        records.append({"sentences": sentences, "clusters": [[[0, 0], [second, second]]]})
     return "".join(json.dumps(record) + "\n" for record in records)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from bilm.corpus.reader import Corpus
+from bilm.text.sentences import split_sentences
 from bilm.text.tokenizers import MosesTokenizer, TokenizerSpec
 from data_tools.reading.chunks import find_inputs, read_chunks
 from data_tools.reading.heldout import HeldoutChoice
-from data_tools.reading.sentences import split_sentences
 from tests.data_tools.corpus_building import IN_ORDER, build, make_lines, write_lines
 from tests.data_tools.corpus_reading import digests, sentences
 

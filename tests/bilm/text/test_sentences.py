@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_tools.reading.sentences import split_sentences
+from bilm.text.sentences import split_sentences
 
 
 @pytest.mark.parametrize(
