@@ -16,6 +16,7 @@ from typing import Any
 from bilm.errors import CorpusError
 from bilm.text.lines import LineReader
 from bilm.text.records import read_rows
+from downstream.texts.json_words import checked_index, checked_words
 from downstream.texts.tag_sequences import find_bad_tag
 from downstream.texts.tagged import TaggedExample, TaggedFile
 
@@ -31,7 +32,7 @@ def read_roles(path: Path | str) -> TaggedFile:
         LineReader(path), "jsonl", ("tokens", "predicates")
     ):
         place = f"{path}, line {number}"
-        words = _words(tokens, f"{place}: tokens")
+        words = checked_words(tokens, f"{place}: tokens")
         for predicate, tags in _predicates(predicates, words, place):
             example = TaggedExample(len(sentences), tags, (number,) * len(words), predicate)
             examples.append(example)
@@ -39,15 +40,6 @@ def read_roles(path: Path | str) -> TaggedFile:
     if not examples:
         raise CorpusError(f"{path} has no predicates; expected JSON lines of tokens and predicates")
     return TaggedFile(str(path), tuple(sentences), tuple(examples))
-
-
-def _words(value: Any, what: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value:
-        raise CorpusError(f"{what} is {value!r:.60}; expected a list of words that is not empty")
-    for word in value:
-        if not isinstance(word, str) or not word.strip():
-            raise CorpusError(f"{what} contains {word!r:.60}; expected words that are not empty")
-    return tuple(value)
 
 
 def _predicates(
@@ -58,12 +50,8 @@ def _predicates(
         raise CorpusError(f"{place}: predicates is {value!r:.60}; expected a list")
     for item in value:
         index = item.get("index") if isinstance(item, dict) else None
+        index = checked_index(index, len(words), f"{place}: the index of a predicate")
         tags = item.get("tags") if isinstance(item, dict) else None
-        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(words):
-            raise CorpusError(
-                f"{place}: the index of a predicate is {index!r:.60}; expected an integer from 0 "
-                f"to {len(words) - 1}"
-            )
         if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
             raise CorpusError(f"{place}: the tags of a predicate are not a list of strings")
         if len(tags) != len(words):

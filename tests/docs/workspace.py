@@ -95,6 +95,8 @@ def write_texts(directory: Path) -> None:
     for split, part in (("train", lines[:40]), ("dev", lines[40:50]), ("test", lines[50:60])):
         (directory / f"ner_{split}.tsv").write_text(entities(part), encoding="utf-8")
         (directory / f"roles_{split}.jsonl").write_text(roles(part), encoding="utf-8")
+    for split, part in (("train", lines[:40]), ("first", lines[40:50]), ("second", lines[50:60])):
+        (directory / f"senses_{split}.jsonl").write_text(senses(part), encoding="utf-8")
     shutil.copy(directory / "test.csv", directory / "texts.csv")
     words = sorted({word for line in lines for word in line.split()})
     vectors = "".join(
@@ -138,6 +140,16 @@ def roles(lines: list[str]) -> str:
         words = line.split()
         tags = ["B-ARG0", "B-V", *["O"] * (len(words) - 2)]
         records.append({"tokens": words, "predicates": [{"index": 1, "tags": tags}]})
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def senses(lines: list[str]) -> str:
+    """Return the sentences as JSON lines; the sense of the second word is the word after it."""
+    records = []
+    for line in lines:
+        words = line.split()
+        sense = {"start": 1, "end": 1, "lemma": words[1], "pos": "NOUN", "keys": [words[2]]}
+        records.append({"tokens": words, "instances": [sense]})
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
