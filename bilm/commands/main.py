@@ -60,6 +60,7 @@ COMMANDS = {
     "tasks neighbours": Command(
         "downstream.analyses.neighbours", "compare a word across sentences"
     ),
+    "tasks senses": Command("downstream.analyses.senses", "compare the layers on word senses"),
 }
 
 GROUPS = {

@@ -100,6 +100,8 @@ def write_texts(directory: Path) -> None:
         (directory / f"qa_{split}.jsonl").write_text(questions(part), encoding="utf-8")
         (directory / f"coref_{split}.jsonl").write_text(documents(part), encoding="utf-8")
     shutil.copy(directory / "qa_test.jsonl", directory / "questions.jsonl")
+    for split, part in (("train", lines[:40]), ("first", lines[40:50]), ("second", lines[50:60])):
+        (directory / f"senses_{split}.jsonl").write_text(senses(part), encoding="utf-8")
     shutil.copy(directory / "test.csv", directory / "texts.csv")
     words = sorted({word for line in lines for word in line.split()})
     vectors = "".join(
@@ -172,6 +174,16 @@ def documents(lines: list[str]) -> str:
         sentences = [line.split() for line in pair]
         second = len(sentences[0])
         records.append({"sentences": sentences, "clusters": [[[0, 0], [second, second]]]})
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+def senses(lines: list[str]) -> str:
+    """Return the sentences as JSON lines; the sense of the second word is the word after it."""
+    records = []
+    for line in lines:
+        words = line.split()
+        sense = {"start": 1, "end": 1, "lemma": words[1], "pos": "NOUN", "keys": [words[2]]}
+        records.append({"tokens": words, "instances": [sense]})
     return "".join(json.dumps(record) + "\n" for record in records)
 
 

@@ -70,6 +70,7 @@ WITH_EXTRA = {
         f"tasks sample-efficiency {HEADS} --shares 1 --output sizes",
         "tasks probe --model run --train tags.conllu --test tags.conllu --output probe",
         "tasks neighbours --model run --text text.txt --word bank --output neighbours --tokenized",
+        "tasks senses --model run --train senses.jsonl --test senses.jsonl --output senses",
     ),
 }
 # By extra. The commands also need a cluster or a hub, so they are only run without the extra.
@@ -102,6 +103,9 @@ def write_files(directory: Path) -> None:
         for line in lines
     ]
     (directory / "tags.conllu").write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    sense = {"start": 1, "end": 1, "lemma": "bank", "pos": "NOUN", "keys": ["bank%1:17:01::"]}
+    sentence = {"tokens": ["the", "bank"], "instances": [sense]}
+    (directory / "senses.jsonl").write_text(json.dumps(sentence) + "\n", encoding="utf-8")
     for name in ("options.json", "weights.hdf5", "embeddings.npz"):
         (directory / name).write_bytes((GOLDEN / name).read_bytes())
     words = [line.split() for line in lines]

@@ -8,7 +8,9 @@ import pytest
 from tests.conftest import ROOT
 
 
-@pytest.mark.parametrize("name", ["layers", "penalty", "sample_efficiency", "probe", "neighbours"])
+@pytest.mark.parametrize(
+    "name", ["layers", "penalty", "sample_efficiency", "probe", "neighbours", "senses"]
+)
 def test_help_does_not_import_large_libraries(name: str) -> None:
     code = (
         "import sys\n"

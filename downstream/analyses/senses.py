@@ -1,0 +1,200 @@
+"""Compare the layers on word senses: `python -m downstream.analyses.senses --model DIR ...`.
+
+Computes the mean vector of every sense in the training corpus. A test instance gets the sense of
+its lemma and part of speech whose mean vector is nearest to its own by cosine similarity, in each
+layer and in the mean of the layers. The most frequent sense in training is the baseline. A lemma
+that is not in training gets the first sense of --sense-index; without it, it gets no answer.
+
+Files are JSON lines of tokens and instances; see docs/analyses.md. The words are taken from the
+files, except that a token with spaces or underscores is several words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from bilm.distributed.process import share_cores
+from bilm.errors import run_command
+from bilm.extras import require
+from bilm.model.devices import AUTO, DEVICE_HELP
+from bilm.model.precision import PRECISION_HELP, Precision
+from downstream.analyses.nearest_senses import (
+    ALL_SETS,
+    MOST_FREQUENT,
+    SenseOptions,
+    SenseResult,
+    nearest_senses,
+)
+from downstream.analyses.sense_scores import Answers
+from downstream.reports.pages import (
+    Page,
+    check_free,
+    markdown_table,
+    new_figure,
+    percent,
+    write_page,
+)
+
+FORMAT = "bilm-senses"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Answer the test sets with every layer and write the page."""
+    options = _parse(argv)
+    check_free(options.output, FORMAT, options.overwrite)
+    require("this analysis", "matplotlib")
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    share_cores()
+    result = nearest_senses(options)
+    write_page(options.output, FORMAT, senses_page(result), options.overwrite)
+    sys.stdout.write(f"{f1_table(_by_set(result))}\n\nplot: {options.output / 'senses.png'}\n")
+    return 0
+
+
+def _parse(argv: Sequence[str] | None) -> SenseOptions:
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", type=Path, required=True, help="a run, a model, or its name")
+    parser.add_argument(
+        "--train", type=Path, required=True, help="JSON lines to train on, plain or compressed"
+    )
+    parser.add_argument(
+        "--test",
+        type=Path,
+        nargs="+",
+        required=True,
+        help="one or more files of JSON lines to test on; each is scored, and all together",
+    )
+    parser.add_argument("--output", type=Path, required=True, help="directory of the report")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing report")
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        help="directory of the cached representations (default: `representations` in the parent "
+        "directory of the output)",
+    )
+    parser.add_argument(
+        "--sense-index",
+        type=Path,
+        help="index.sense of WordNet; lemmas that are not in training get their first sense",
+    )
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show progress bars on stderr (default: if stderr is a terminal)",
+    )
+    parser.add_argument("--device", default=AUTO, help=DEVICE_HELP)
+    parser.add_argument(
+        "--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP
+    )
+    return SenseOptions(**vars(parser.parse_args(argv)))
+
+
+def _by_set(result: SenseResult) -> dict[str, Answers]:
+    """Return the answers of each set, and of all sets if there are several."""
+    together = {ALL_SETS: result.all_sets()} if len(result.by_set) > 1 else {}
+    return {**result.by_set, **together}
+
+
+def f1_table(answers: Mapping[str, Answers]) -> str:
+    """Return a Markdown table of F1 with a row per choice of vectors and a column per set."""
+    scores = {name: part.scores() for name, part in answers.items()}
+    rows = [["vectors", *scores]]
+    for name in next(iter(scores.values())):
+        rows.append([name, *(percent(part[name].f1) for part in scores.values())])
+    return markdown_table(rows)
+
+
+def _counts_table(answers: Mapping[str, Answers]) -> str:
+    counts = {name: part.counts() for name, part in answers.items()}
+    rows = [["instances", *counts]]
+    for key in next(iter(counts.values())):
+        label = "total" if key == "instances" else key.replace("_", " ")
+        rows.append([label, *(f"{part[key]:,}" for part in counts.values())])
+    return markdown_table(rows)
+
+
+def _precision_table(answers: Answers) -> str:
+    rows = [["vectors", "precision", "recall", "F1"]]
+    for name, scores in answers.scores().items():
+        figures = (scores.precision, scores.recall, scores.f1)
+        rows.append([name, *(percent(figure) for figure in figures)])
+    return markdown_table(rows)
+
+
+def senses_page(result: SenseResult) -> Page:
+    """Return the page of the analysis."""
+    options, by_set, total = result.options, _by_set(result), result.all_sets()
+    by_pos = {pos: total.of_pos(pos) for pos in total.parts_of_speech()}
+    training = {
+        "instances": result.num_instances,
+        "lemmas": result.num_lemmas,
+        "senses": result.num_senses,
+    }
+    return Page(
+        figures={
+            "model": str(options.model),
+            "train": {"file": str(options.train), **training},
+            "sense_index": None if options.sense_index is None else str(options.sense_index),
+            "counts": {name: answers.counts() for name, answers in by_set.items()},
+            "scores": {name: _scores(answers) for name, answers in by_set.items()},
+            "by_pos": {pos: _scores(answers) for pos, answers in by_pos.items()},
+            "only_correct": total.only_correct(),
+        },
+        paragraphs=[
+            "# Word senses by the nearest mean vector",
+            f"Trained on {training['instances']:,} instances of {training['senses']:,} senses of "
+            f"{training['lemmas']:,} lemmas. F1 in percent, by test set.",
+            f1_table(by_set),
+            "All test sets together.",
+            _precision_table(total),
+            "F1 by part of speech, all test sets together.",
+            f1_table(by_pos),
+            "Instances. The lemma and part of speech of an instance, or one of its senses, may not "
+            "be in training. The lemma then has the first sense of the sense index, or no answer.",
+            _counts_table(by_set),
+            "![F1 by layer](senses.png)",
+        ],
+        pictures={"senses.png": plot_senses(by_set)},
+    )
+
+
+def _scores(answers: Answers) -> dict[str, Any]:
+    return {name: scores.as_json() for name, scores in answers.scores().items()}
+
+
+def plot_senses(by_set: Mapping[str, Answers]) -> Any:
+    """Draw F1 by choice of vectors, with one line per test set, dashed at its baseline."""
+    figure, (axis,) = new_figure(1, 1, width=7.0, height=4.4)
+    for i, (name, answers) in enumerate(by_set.items()):
+        scores = answers.scores()
+        baseline = 100 * scores.pop(MOST_FREQUENT).f1
+        values = [100 * score.f1 for score in scores.values()]
+        is_total = i == len(by_set) - 1
+        color, width = ("black", 2.5) if is_total else (f"C{i % 10}", 1.2)
+        label = f"{name} ({MOST_FREQUENT}: {baseline:.1f})"
+        axis.plot(values, "o-", color=color, linewidth=width, label=label)
+        axis.axhline(baseline, color=color, linestyle="--", linewidth=0.8)
+        if is_total:
+            for place, value in enumerate(values):
+                axis.annotate(
+                    f"{value:.1f}", (place, value), (0, 8), textcoords="offset points", ha="center"
+                )
+    names = [name.replace(" (", "\n(") for name in scores]
+    axis.set_xticks(range(len(names)), names)
+    axis.margins(x=0.1, y=0.15)
+    axis.set_ylabel("F1 (%); dashed: most frequent sense")
+    axis.grid(axis="y", alpha=0.3)
+    axis.legend(fontsize="small", loc="best")
+    return figure
+
+
+if __name__ == "__main__":
+    run_command(main)
