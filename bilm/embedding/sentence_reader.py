@@ -43,11 +43,14 @@ class Limits:
         batch_words: words to compute together, including padding and boundary tokens.
         window_words: words to read ahead, to find sentences of similar length.
         cached_words: words whose encoder vectors are kept.
+        encoder_words: new words that the encoder computes in one call. With 1, the vector of a
+            word does not depend on other words, not even in its last bit.
     """
 
     batch_words: int = 4096
     window_words: int = 32768
     cached_words: int = 100_000
+    encoder_words: int = 2048
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -96,7 +99,9 @@ class SentenceReader:
         # A copy without dropout: the caller's model keeps its mode.
         self._bilstm = copy_module_to(self._model.bilstm, self.device).eval()
         encoder = copy_module_to(self._model.encoder, self.device)
-        self._encoded_words = EncodedWords(pretrained, limits.cached_words, encoder, precision)
+        self._encoded_words = EncodedWords(
+            pretrained, limits.cached_words, encoder, precision, limits.encoder_words
+        )
         self._carried: BiLstmState | None = None
 
     def reset_state(self) -> None:
