@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from bilm.embedding.embedder import Embedder
 from bilm.embedding.sentence_batches import windows
@@ -24,6 +26,14 @@ from downstream.heads.text_model import TextModel
 from downstream.predictors.loading import Places, open_inputs
 from downstream.settings.progress import Progress
 from downstream.training.fit import predict_probabilities
+
+
+class ExplainedText(NamedTuple):
+    """The words of a text, the probability of each class, and the weight of each word, if any."""
+
+    words: list[str]
+    probabilities: list[float]
+    weights: list[float] | None
 
 
 class TextClassifier:
@@ -85,6 +95,17 @@ class TextClassifier:
             raise TypeError("predict takes a list of texts; for one text, pass [text]")
         parts = list(self._probabilities(texts, Progress("classifying", progress)))
         return np.concatenate(parts) if parts else np.empty((0, len(self.classes)), np.float32)
+
+    def explain(self, text: str) -> ExplainedText:
+        """Classify one text, and return the attention to its words if the head has attention."""
+        (words,) = tokenize(self._embedder.pretrained, [text], self.description.reading)
+        source = self._source([words])
+        (probabilities,) = predict_probabilities(self._model, source)
+        with torch.inference_mode():
+            batch = source.batch(np.zeros(1, np.int64)).to(self._embedder.device)
+            weights = self._model.word_weights(batch)
+        given = None if weights is None else weights[0].cpu().tolist()
+        return ExplainedText(words, probabilities.tolist(), given)
 
     def _probabilities(
         self, texts: Sequence[str], progress: Progress

@@ -55,6 +55,20 @@ def test_accuracy_equals_that_of_the_report(place: Path) -> None:
     assert classifier.classes == ("down", "up")
 
 
+def test_explains_a_text(place: Path) -> None:
+    classifier = TextClassifier.from_pretrained(place / "report")
+    text = TEST[0][1]
+    explained = classifier.explain(text)
+    np.testing.assert_allclose(
+        explained.probabilities, classifier.predict_proba([text])[0], atol=1e-6
+    )
+    has_attention = classifier.description.head.kind == "attention"
+    assert (explained.weights is not None) == has_attention
+    if explained.weights is not None:
+        assert len(explained.weights) == len(explained.words)
+        assert sum(explained.weights) == pytest.approx(1)
+
+
 def test_probabilities_do_not_depend_on_the_batch(place: Path) -> None:
     classifier = TextClassifier.from_pretrained(place / "report")
     texts = [text for _, text in TEST[:9]]
