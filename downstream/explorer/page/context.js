@@ -1,0 +1,127 @@
+// The nearest occurrences of a word in an indexed text, by layer, and a map of its occurrences.
+
+import { post, report } from "./api.js";
+import { choice, context, el, sentenceForm } from "./dom.js";
+import { drawMap } from "./map.js";
+import { layerChoice } from "./mix.js";
+
+export function contextView(model) {
+  if (model.index_words === null) {
+    return el(
+      "p",
+      {},
+      "There is no index to search. Start the explorer with a text: ",
+      el("code", {}, "bilm explore --text FILE"),
+    );
+  }
+  const state = { sentence: "", words: [], chosen: null, answer: null, mix: null, scope: "word" };
+  const words = el("div", { class: "words", role: "group", "aria-label": "Words" });
+  const lists = el("div", { id: "neighbours", class: "columns" });
+  const place = el("div", { id: "map" });
+  const layers = layerChoice("context-layer", model, () => update());
+
+  function choose(position) {
+    Object.assign(state, { chosen: position, answer: null, mix: null });
+    drawWords();
+    return update();
+  }
+
+  function drawWords() {
+    words.replaceChildren(
+      ...state.words.map((word, i) =>
+        el(
+          "button",
+          {
+            type: "button",
+            class: "word",
+            "aria-pressed": String(i === state.chosen),
+            onclick: () => choose(i).then(() => words.children[i].focus()),
+          },
+          word,
+        ),
+      ),
+    );
+  }
+
+  function ask(chosenLayers) {
+    return post("/v1/neighbours", {
+      sentence: state.words,
+      position: state.chosen,
+      layers: chosenLayers,
+      scope: state.scope,
+      map: true,
+    });
+  }
+
+  function update() {
+    if (state.chosen === null) return Promise.resolve();
+    const choiceNow = layers.current();
+    return report(async (isLast) => {
+      const answer = state.answer ?? (await ask("all"));
+      const mix = choiceNow.kind === "mix" ? await ask(choiceNow.weights) : null;
+      if (!isLast()) return;
+      Object.assign(state, { answer, mix });
+      draw(choiceNow);
+    });
+  }
+
+  function draw(choiceNow) {
+    const shown = [...state.answer.layers, ...(state.mix?.layers ?? [])];
+    const active = choiceNow.kind === "mix" ? shown.length - 1 : choiceNow.layer;
+    lists.replaceChildren(...shown.map((layer, i) => list(layer, i === active)));
+    drawMap(place, shown[active], state.answer.num_occurrences, relate);
+  }
+
+  function relate(row) {
+    for (const item of lists.querySelectorAll("li")) {
+      item.classList.toggle("related", item.dataset.row === String(row));
+    }
+  }
+
+  function submit(text) {
+    return report(async (isLast) => {
+      const body = { sentences: [text], layers: "top", pool: "mean" };
+      const answer = await post("/v1/embed", body);
+      if (!isLast()) return;
+      Object.assign(state, { words: answer.sentences[0].words, chosen: null, answer: null });
+      lists.replaceChildren();
+      place.replaceChildren();
+      drawWords();
+    });
+  }
+
+  const scopes = [["word", "this word"], ["all", "all words"]];
+  return el(
+    "div",
+    {},
+    sentenceForm("context", ["Sentence"], ["The bank of the river was flooded ."], "Split", submit),
+    el("p", { class: "note" }, "Choose a word to see its nearest occurrences in the text."),
+    words,
+    layers.element,
+    choice("Search among", "scope", scopes, state.scope, (scope) => {
+      Object.assign(state, { scope, answer: null });
+      update();
+    }),
+    lists,
+    place,
+  );
+}
+
+function list(layer, isChosen) {
+  const items = layer.neighbours.map((near) =>
+    el(
+      "li",
+      { "data-row": near.row },
+      el("span", { class: "number" }, near.cosine.toFixed(3)),
+      context(near.words, near.place),
+    ),
+  );
+  const isEqual = layer.neighbours.length && layer.neighbours.every((near) => near.cosine > 0.99999);
+  return el(
+    "section",
+    { class: isChosen ? "chosen" : false },
+    el("h3", {}, layer.layer),
+    items.length ? el("ol", { class: "neighbours" }, items) : el("p", {}, "No other occurrences."),
+    isEqual ? el("p", { class: "note" }, "All these vectors are equal in this layer.") : null,
+  );
+}
