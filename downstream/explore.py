@@ -31,8 +31,6 @@ from downstream.explorer.runs import RunCurves, has_curves
 if TYPE_CHECKING:
     from downstream.explorer.service import Loaded
 
-DEFAULT_PORT = 8765
-
 TOKEN_VARIABLE = "BILM_TOKEN"
 
 
@@ -48,7 +46,7 @@ class ExploreOptions:
     tagger: Path | None
     run: Sequence[Path]
     host: str
-    port: int
+    port: int | None
     allow_host: Sequence[str]
     insecure: bool
     open: bool
@@ -58,7 +56,7 @@ class ExploreOptions:
 
     def __post_init__(self) -> None:
         check_max_words(self.max_words)
-        if not 0 <= self.port <= 65535:
+        if self.port is not None and not 0 <= self.port <= 65535:
             raise ConfigError(f"--port is {self.port}; it must be from 0 (any free port) to 65535")
         for run in self.run:
             if not has_curves(run):
@@ -122,7 +120,7 @@ def _parse(argv: Sequence[str] | None) -> ExploreOptions:
         help="a run whose training curves to show (may be repeated)",
     )
     add("--host", default="127.0.0.1", help="address to bind to (default: %(default)s)")
-    add("--port", type=int, default=DEFAULT_PORT, help="0 for a free one (default: %(default)s)")
+    add("--port", type=int, help="0 for a free one (default: 8765, or a free one if it is in use)")
     add(
         "--allow-host",
         action="append",
@@ -142,25 +140,21 @@ def _load(options: ExploreOptions) -> Loaded:
     from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder
     from downstream.classifier import TextClassifier
     from downstream.explorer.service import Loaded, scorer_of
+    from downstream.predictors.loading import Places
     from downstream.predictors.tagger import Tagger
 
-    # One word per call of the encoder, so that answers do not depend on other requests.
-    limits = replace(DEFAULT_LIMITS, encoder_words=1)
+    limits = replace(DEFAULT_LIMITS, batch_invariant=True)  # answers do not depend on each other
     embedder = Embedder.from_pretrained(options.model, limits, options.device, options.precision)
     index = None
     if options.text is not None:
         bulk = Embedder(embedder.pretrained, DEFAULT_LIMITS, options.device, options.precision)
         index = open_index(options.text, bulk, options.max_words, options.cache, report_words)
-    classifier = None
+    places = Places(device=options.device, precision=options.precision, embedder=embedder)
+    classifier = tagger = None
     if options.classifier is not None:
-        classifier = TextClassifier.from_pretrained(
-            options.classifier, device=options.device, precision=options.precision
-        )
-    tagger = None
+        classifier = TextClassifier.open(options.classifier, places)
     if options.tagger is not None:
-        tagger = Tagger.from_pretrained(
-            options.tagger, device=options.device, precision=options.precision
-        )
+        tagger = Tagger.open(options.tagger, places)
     name = Path(options.model).name or options.model
     scorer = scorer_of(embedder.pretrained, embedder)
     return Loaded(name, embedder, scorer, index, classifier, options.runs, tagger)

@@ -131,9 +131,8 @@ class EncodedWords:
         return np.fromiter(map(self._slots.__getitem__, words), np.int64, len(words))
 
     def _encode(self, words: list[str]) -> None:
-        size = min(self.words_per_call, MAX_WORDS_PER_CALL)
-        for start in range(0, len(words), size):
-            part = words[start : start + size]
+        for start in range(0, len(words), self.words_per_call):
+            part = words[start : start + self.words_per_call]
             weight = next(self._encoder.parameters())
             config, vocabulary = self._pretrained.model.config, self._pretrained.vocabulary
             ids = encoder_input(part, config, vocabulary).long()

@@ -154,16 +154,17 @@ def label_purities(occurrences: Sequence[Occurrence], vectors: Floats) -> list[f
     return result
 
 
-def principal_plane(vectors: Floats) -> tuple[Floats, float]:
+def principal_plane(vectors: Floats, tolerance: float = 1e-5) -> tuple[Floats, float]:
     """Return the vectors on their first two principal components (rows, 2).
 
-    Also returns the share of the variance that the components explain; 0 if all vectors are equal.
+    Also returns the share of the variance that the components explain; 0 if all vectors are equal
+    within the tolerance.
     The sign of a component is such that its largest weight is positive.
     """
     import numpy as np
 
     points = np.zeros((len(vectors), 2), dtype=np.float32)
-    if np.ptp(vectors, axis=0).max() < 1e-5:
+    if np.ptp(vectors, axis=0).max() <= tolerance:
         return points, 0.0
     centered = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
     _, sizes, components = np.linalg.svd(centered, full_matrices=False)

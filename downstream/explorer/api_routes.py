@@ -70,13 +70,18 @@ class _Routes:
         """Describe the model, and what the service was started with."""
         loaded = self._loaded
         num_layers = loaded.embedder.num_layers
+        example = None if loaded.index is None else loaded.index.example
         return schemas.ModelDescription(
             model=loaded.name,
             num_layers=num_layers,
             dim=loaded.embedder.dim,
             layer_names=[layer_name(i) for i in range(num_layers)],
+            has_tokenizer=loaded.pretrained.tokenizer is not None,
             can_score=loaded.scorer is not None,
             index_words=None if loaded.index is None else len(loaded.index),
+            index_example=None
+            if example is None
+            else schemas.ExampleEntry(words=list(example.words), place=example.place),
             classes=None if loaded.classifier is None else list(loaded.classifier.classes),
             tags=None if loaded.tagger is None else list(loaded.tagger.labels),
             runs=[run.name for run in loaded.runs],
@@ -145,9 +150,9 @@ class _Routes:
         return schemas.NeighboursAnswer(words=words, num_occurrences=count, layers=found)
 
     async def classify(self, request: schemas.ClassifyRequest) -> schemas.ClassifyAnswer:
-        """Return the probability of each class."""
+        """Return the probability of each class, and how much each word matters."""
         classifier = self._service.classifier()
-        explained = await self._service.probabilities(request.texts)
+        explained = await self._service.probabilities(request.texts, request.effects)
         return schemas.ClassifyAnswer(
             texts=[
                 schemas.ClassifiedText(
@@ -155,6 +160,7 @@ class _Routes:
                     probabilities=dict(zip(classifier.classes, text.probabilities, strict=True)),
                     words=text.words,
                     weights=text.weights,
+                    effects=text.effects,
                 )
                 for text in explained
             ]
@@ -224,7 +230,7 @@ def _scored(score: SentenceScore) -> schemas.ScoredSentence:
         is_unknown=score.is_unknown.tolist(),
         forward=score.forward.tolist(),
         backward=score.backward.tolist() if both else None,
-        combined=score.surprisals.mean(axis=0).tolist() if both else None,
+        combined=None if score.combined is None else score.combined.tolist(),
         boundaries=score.boundaries.tolist(),
         perplexity=_perplexities(score.totals / (len(score.words) + 1)),
     )

@@ -88,6 +88,15 @@ class OccurrenceIndex:
         words = tuple(self._types[i] for i in self._words[start:end])
         return Occurrence(words, row - start)
 
+    @cached_property
+    def example(self) -> Occurrence:
+        """The first occurrence of a frequent word, of four letters or more if there is one."""
+        counts = np.bincount(self._words, minlength=len(self._types))
+        by_count = np.argsort(-counts, kind="stable").tolist()
+        long = (i for i in by_count if len(self._types[i]) >= 4 and self._types[i].isalpha())
+        chosen = next(long, by_count[0])
+        return self.occurrence(int(np.argmax(self._words == chosen)))
+
     def rows_of(self, word: str) -> Ids:
         """Return the rows of all occurrences of a word, ignoring case, in order."""
         ids = self._ids_by_folded_word.get(word.lower(), [])

@@ -42,6 +42,12 @@ def layer_pairs(num_layers: int) -> list[tuple[int, int]]:
     return [(i, j) for i in range(num_layers) for j in range(i, num_layers)]
 
 
+def bytes_per_word(num_layers: int, dim: int) -> int:
+    """Return the size of the vectors and products of a word, and of its type."""
+    products = PRODUCT_DTYPE.itemsize * len(layer_pairs(num_layers))
+    return VECTOR_DTYPE.itemsize * num_layers * dim + products + 4
+
+
 class IndexRecord(Section):
     """The content of index.json."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,11 +69,26 @@ def _read(path: Path, embedder: Embedder) -> tuple[IndexText, str]:
         from bilm.corpus.reader import Corpus
 
         corpus = Corpus.open(path)
-        return IndexText(str(path), _corpus_sentences(corpus), str.split), corpus.fingerprint
+        num_words = sum(split.words for split in corpus.splits.values())
+        sentences = partial(_corpus_sentences, corpus)
+        text = IndexText(str(path), sentences, str.split, lambda maximum: min(num_words, maximum))
+        return text, corpus.fingerprint
     remedy = "use a model with a tokenizer, or a corpus as --text"
     tokenizer = require_tokenizer(embedder.pretrained.tokenizer, remedy)
     source = TextInput.open(path, format_of(path, "text"), ["text"], None)
-    return IndexText(str(path), source.texts(), tokenizer.tokenize), sha256_of(path, CorpusError)
+    count = partial(_count_words, source)
+    text = IndexText(str(path), source.texts, tokenizer.tokenize, count)
+    return text, sha256_of(path, CorpusError)
+
+
+def _count_words(source: TextInput, maximum: int) -> int:
+    """Return the number of words at spaces, up to a maximum."""
+    count = 0
+    for text in source.texts():
+        count += len(text.split())
+        if count >= maximum:
+            return maximum
+    return count
 
 
 def _corpus_sentences(corpus: Corpus) -> Iterator[str]:

@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +32,13 @@ from bilm.errors import CheckpointError, CorpusError, OutputError
 from bilm.files.reading import sha256_of
 from bilm.files.sections import Section, parse_section
 from bilm.files.strict_json import read_json
-from bilm.files.writing import exclusive_lock, is_disk_full, sync_directory, write_text
+from bilm.files.writing import (
+    exclusive_lock,
+    free_bytes,
+    is_disk_full,
+    sync_directory,
+    write_text,
+)
 from downstream.explorer.index_format import (
     OFFSETS_FILE,
     PRODUCT_DTYPE,
@@ -43,6 +49,7 @@ from downstream.explorer.index_format import (
     WORDS_FILE,
     IndexKey,
     IndexRecord,
+    bytes_per_word,
     layer_file,
     layer_pairs,
 )
@@ -88,11 +95,15 @@ class _Sentences:
 
 @dataclass(frozen=True)
 class IndexText:
-    """A text to index: its sentences, and how to split one into words."""
+    """A text to index: its sentences, and how to split one into words.
+
+    `count_words` returns the number of words up to a maximum, without tokenizing.
+    """
 
     name: str
-    texts: Iterable[str]
+    texts: Callable[[], Iterator[str]]
     tokenize: Callable[[str], list[str]]
+    count_words: Callable[[int], int]
 
 
 def write_index(
@@ -107,6 +118,7 @@ def write_index(
     `report` is called with the number of finished words after each window.
     """
     partial = directory.with_name(directory.name + ".partial")
+    _check_space(partial, key, text, embedder)
     with ExitStack() as stack:
         try:
             partial.mkdir(parents=True, exist_ok=True)
@@ -125,6 +137,23 @@ def write_index(
                 f"no space left while writing {directory}; the finished part is kept in {partial}. "
                 "Free some space and run the same command again, or remove the directory"
             ) from None
+
+
+def _check_space(partial: Path, key: IndexKey, text: IndexText, embedder: Embedder) -> None:
+    """Raise OutputError if the index does not fit on the disk; finished words are counted off.
+
+    The number of words is an estimate: tokenizing adds some, and repeated sentences are left out.
+    """
+    num_words = text.count_words(key.max_words)
+    needed = num_words * bytes_per_word(embedder.num_layers, embedder.dim)
+    finished = sum(path.stat().st_size for path in partial.glob("*.bin"))
+    free = free_bytes(partial)
+    if needed - finished > free:
+        raise OutputError(
+            f"an index of {num_words:,} words needs about {needed - finished:,} bytes in "
+            f"{partial.parent}, but {free:,} bytes are free; set --cache to a directory on a "
+            "larger disk, or reduce --max-words"
+        )
 
 
 class _Writer:
@@ -163,7 +192,7 @@ class _Writer:
     def write(self, text: IndexText, report: Callable[[int], object]) -> None:
         """Embed the windows of the text that are not finished."""
         limits = self._embedder.limits
-        windows = TextWindows(text.texts, text.tokenize, limits.window_words, {})
+        windows = TextWindows(text.texts(), text.tokenize, limits.window_words, {})
         self._embedder.pin_words(windows.first_words())
         for number, words in enumerate(self._new_sentences(windows)):
             if number >= self._progress.num_windows:

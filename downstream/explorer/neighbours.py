@@ -9,6 +9,7 @@ import numpy as np
 
 from downstream.analyses.occurrences import CONTEXT_WORDS, Occurrence, principal_plane
 from downstream.explorer.index import Floats, Ids, OccurrenceIndex
+from downstream.explorer.index_format import VECTOR_DTYPE
 from downstream.explorer.schemas import (
     LayerNeighbours,
     MapPoint,
@@ -19,6 +20,8 @@ from downstream.explorer.service import Layers, mixed
 from downstream.reports.pages import layer_name
 
 MAX_MAP_POINTS = 1000
+
+_MAX_ROUNDING = 2e-3  # of float16, relative to the largest value
 
 QUERY_ROW = -1  # the row of the query on the map
 
@@ -44,8 +47,9 @@ class Query:
         return self.words[self.position]
 
     def vector(self, weights: Sequence[float]) -> Floats:
-        """Return the mixed vector of the word."""
-        vector: Floats = mixed(self.layers[:, self.position : self.position + 1], weights)[0]
+        """Return the mixed vector of the word, rounded as in the index."""
+        layers = self.layers[:, self.position : self.position + 1]
+        vector: Floats = mixed(layers.astype(VECTOR_DTYPE).astype(np.float32), weights)[0]
         return vector
 
 
@@ -84,7 +88,7 @@ def _map(
     if len(rows) > MAX_MAP_POINTS:
         rows = rows[np.linspace(0, len(rows) - 1, MAX_MAP_POINTS).astype(np.int64)]
     vectors = np.concatenate([index.vectors(rows, weights), query.vector(weights)[None]])
-    points, variance = principal_plane(vectors)
+    points, variance = principal_plane(vectors, _MAX_ROUNDING * float(np.abs(vectors).max()))
     own = Occurrence(tuple(query.words), query.position)
     occurrences = [*((int(row), index.occurrence(int(row))) for row in rows), (QUERY_ROW, own)]
     entries = []

@@ -81,7 +81,9 @@ class ScoredSentence(BaseModel):
     is_unknown: list[bool]
     forward: list[float]
     backward: list[float] | None
-    combined: list[float] | None = Field(description="the mean of both directions")
+    combined: list[float] | None = Field(
+        description='by the normalized product of both directions, as /v1/predict with "both"'
+    )
     boundaries: list[float]
     perplexity: dict[str, float]
 
@@ -175,15 +177,20 @@ class ClassifyRequest(Request):
     """Texts to classify."""
 
     texts: Annotated[list[Text], Field(min_length=1)]
+    effects: bool = Field(False, description="also compute the effect of each word")
 
 
 class ClassifiedText(BaseModel):
-    """The probability of each class; for attention heads, also the weight of each word."""
+    """The probability of each class, and how much each word matters."""
 
     label: str
     probabilities: dict[str, float]
     words: list[str]
-    weights: list[float] | None
+    weights: list[float] | None = Field(description="the attention, if the head has attention")
+    effects: list[float] | None = Field(
+        description="the probability of the class minus its probability without the word; None for "
+        "one word and for long texts"
+    )
 
 
 class ClassifyAnswer(BaseModel):
@@ -229,6 +236,13 @@ class TagAnswer(BaseModel):
     texts: list[TaggedTextEntry]
 
 
+class ExampleEntry(BaseModel):
+    """A sentence of the index, and the position of a frequent word in it."""
+
+    words: list[str]
+    place: int
+
+
 class ModelDescription(BaseModel):
     """What the service can do."""
 
@@ -236,8 +250,10 @@ class ModelDescription(BaseModel):
     num_layers: int
     dim: int
     layer_names: list[str]
+    has_tokenizer: bool
     can_score: bool
     index_words: int | None
+    index_example: ExampleEntry | None
     classes: list[str] | None
     tags: list[str] | None
     runs: list[str]

@@ -1,10 +1,10 @@
 """What the service computes: the models, the index, and one batcher per operation.
 
-Vectors are computed in batches. Each word is encoded by a call of its own, and the products of the
-LSTM kernel in C do not depend on the number of rows, so the answer to a request is the same, bit
-for bit, as if it had been computed alone (with `BILM_KERNELS=torch` or on an accelerator, it may
-differ by rounding). Probabilities are computed sentence by sentence, because a product over the
-whole vocabulary gains little from a batch.
+The sentences of waiting requests are read by the biLM in common batches. The answer to a request is
+the same, bit for bit, as if it had been computed alone: each word is encoded by a call of its own,
+each sentence has its own product with the vocabulary, each text its own call of a trained head, and
+the products of the LSTM kernel in C do not depend on the number of rows (with `BILM_KERNELS=torch`
+or on an accelerator, an answer may differ by rounding).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from downstream.explorer.sentences import SentenceParser, UnavailableError
 from downstream.predictors.tagger import TaggedText, Tagger
 
 T = TypeVar("T")
+Job = TypeVar("Job")
 
 Layers = npt.NDArray[np.float32]  # (layers, words, dim) of one sentence
 
@@ -72,6 +73,14 @@ class PredictionJob:
     position: int
     count: int
     direction: Direction
+
+
+@dataclass(frozen=True)
+class ClassificationJob:
+    """A text to classify, and whether to compute the effect of each word."""
+
+    text: str
+    effects: bool
 
 
 @dataclass(frozen=True)
@@ -124,11 +133,12 @@ class Service:
         parser = SentenceParser(self.loaded.pretrained.tokenizer, self.limits)
         return await self.in_thread(lambda: parser.parse(sentences))
 
-    async def probabilities(self, texts: Sequence[str]) -> list[ExplainedText]:
-        """Return the probabilities of the classes, and the weights of the words, of each text."""
+    async def probabilities(self, texts: Sequence[str], effects: bool) -> list[ExplainedText]:
+        """Return the probabilities of the classes, and how much the words matter, of each text."""
         self.classifier()
         num_words = SentenceParser(None, self.limits).check_texts(texts)
-        return await self._batchers["classify"].submit(texts, num_words)
+        jobs = [ClassificationJob(text, effects) for text in texts]
+        return await self._batchers["classify"].submit(jobs, num_words)
 
     async def tags(self, texts: Sequence[str]) -> list[TaggedText]:
         """Return the tagged words and the spans of each text."""
@@ -193,23 +203,41 @@ class Service:
         return self.loaded.scorer
 
     def _score(self, sentences: Sequence[list[str]]) -> list[SentenceScore]:
-        scorer = self._require_scorer()
-        return [scorer.score([sentence])[0] for sentence in sentences]
+        return self._require_scorer().score(sentences, combined=True)
 
     def _predict(self, jobs: Sequence[PredictionJob]) -> list[list[Substitute]]:
         scorer = self._require_scorer()
-        return [
-            scorer.substitutes([job.words], [job.position], job.count, job.direction)[0]
-            for job in jobs
-        ]
 
-    def _classify(self, texts: Sequence[str]) -> list[ExplainedText]:
+        def predict(count: int, direction: Direction, own: list[PredictionJob]) -> Any:
+            words, positions = [job.words for job in own], [job.position for job in own]
+            return scorer.substitutes(words, positions, count, direction)
+
+        return _in_groups(jobs, lambda job: (job.count, job.direction), predict)
+
+    def _classify(self, jobs: Sequence[ClassificationJob]) -> list[ExplainedText]:
         classifier = self.classifier()
-        return [classifier.explain(text) for text in texts]
+
+        def explain(effects: bool, own: list[ClassificationJob]) -> Any:
+            return classifier.explain([job.text for job in own], effects)
+
+        return _in_groups(jobs, lambda job: (job.effects,), explain)
 
     def _tag(self, texts: Sequence[str]) -> list[TaggedText]:
-        tagger = self.tagger()
-        return [tagger.predict([text])[0] for text in texts]
+        return self.tagger().predict(texts)
+
+
+def _in_groups(
+    jobs: Sequence[Job], key: Callable[[Job], tuple[Any, ...]], compute: Callable[..., Sequence[T]]
+) -> list[T]:
+    """Compute the jobs with equal keys together; `compute` receives the key and the jobs."""
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for i, job in enumerate(jobs):
+        groups.setdefault(key(job), []).append(i)
+    results: dict[int, T] = {}
+    for own, places in groups.items():
+        found = compute(*own, [jobs[i] for i in places])
+        results.update(zip(places, found, strict=True))
+    return [results[i] for i in range(len(jobs))]
 
 
 def formed(layers: Layers, output: Output) -> npt.NDArray[Any]:

@@ -112,13 +112,18 @@ class _TaggingHead:
                 CPU.
             precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
         """
+        return cls.open(directory, Places(model, vectors, device, precision))
+
+    @classmethod
+    def open(cls, directory: Path | str, places: Places) -> Self:
+        """Read a trained head, whose biLM and word vectors are at `places`."""
         directory = Path(directory)
         description = TaggerDescription.read(directory)
         if description.has_predicates != cls._has_predicates:
             raise CheckpointError(
                 f"{directory} was not trained for {cls.__name__}; use {cls._other}"
             )
-        inputs = open_inputs(description, directory, Places(model, vectors, device, precision))
+        inputs = open_inputs(description, directory, places)
         weights = load_weights(description, directory)
         tagger = description.build()
         tagger.load_state_dict(weights)
@@ -146,7 +151,12 @@ class _TaggingHead:
         for window in windows([item.words for item in items], _WINDOW_WORDS):
             part = items[done : done + len(window)]
             done += len(window)
-            yield from predict(self._model, self._source(part))
+            source = self._source(part)
+            embedder = self._inputs.embedder
+            if embedder is not None and embedder.limits.batch_invariant:
+                yield from predict(self._model, source, batch_size=1)
+            else:
+                yield from predict(self._model, source)
 
     def _source(self, items: Sequence[_Item]) -> TagSource:
         sentences = [item.words for item in items]

@@ -102,22 +102,29 @@ def fit(
     return history
 
 
-def predict_probabilities(model: Head, source: Source) -> Probabilities:
+def predict_probabilities(
+    model: Head, source: Source, batch_size: int = _EVALUATION_TEXTS
+) -> Probabilities:
     """Return the probability of each class (texts, classes), in the order of the source."""
-    probabilities: Probabilities = predict(model, source)
+    probabilities: Probabilities = predict(model, source, batch_size)
     return probabilities
 
 
-def predict(model: Head, examples: Examples | Source) -> Predictions:
-    """Return the predictions of a head in the order of the examples, with or without targets."""
+def predict(
+    model: Head, examples: Examples | Source, batch_size: int = _EVALUATION_TEXTS
+) -> Predictions:
+    """Return the predictions of a head in the order of the examples, with or without targets.
+
+    The last bits of a prediction may depend on the other examples of its batch.
+    """
     source = examples.source if isinstance(examples, Examples) else examples
     model.eval()
     device = _device_of(model)
     order = np.argsort(source.lengths, kind="stable")
     parts = []
     with torch.inference_mode(), precision_context(device, "float32"):
-        for start in range(0, len(order), _EVALUATION_TEXTS):
-            indices = order[start : start + _EVALUATION_TEXTS]
+        for start in range(0, len(order), batch_size):
+            indices = order[start : start + batch_size]
             outputs = model(source.batch(indices).to(device))
             targets = examples.targets(indices) if isinstance(examples, Examples) else None
             parts.append(model.decode(outputs, targets))

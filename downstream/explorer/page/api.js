@@ -40,6 +40,11 @@ export async function post(path, body) {
   return (await send(path, body, "application/json")).json();
 }
 
+// A sentence of a request: the service splits raw text only if the model has a tokenizer.
+export function sentenceOf(model, text) {
+  return model.has_tokenizer ? text : text.split(/\s+/).filter((word) => word);
+}
+
 // The words and vectors (layers, words, dim) of sentences, from a safetensors file.
 export async function embed(sentences) {
   const body = { sentences, layers: "all" };
@@ -55,20 +60,32 @@ export async function embed(sentences) {
   });
 }
 
-// Show the progress and the errors of an action in the status line. Only the last action counts.
-let actions = 0;
+// The status line shows whether something is computed, and the last error. Of the actions of one
+// reporter, only the last one counts: `isLast` is false as soon as another one has started.
+let pending = 0;
+let problem = "";
 
-export async function report(action) {
+function showStatus() {
   const status = document.getElementById("status");
-  const number = ++actions;
-  status.className = "";
-  status.textContent = "Computing …";
-  try {
-    await action(() => number === actions);
-    if (number === actions) status.textContent = "";
-  } catch (error) {
-    if (number !== actions) return;
-    status.className = "error";
-    status.textContent = error.message;
-  }
+  status.className = problem ? "error" : "";
+  status.textContent = problem || (pending ? "Computing …" : "");
+}
+
+export function reporter() {
+  let last = 0;
+  return async (action) => {
+    const number = ++last;
+    const isLast = () => number === last;
+    pending += 1;
+    problem = "";
+    showStatus();
+    try {
+      await action(isLast);
+    } catch (error) {
+      if (isLast()) problem = error.message;
+    } finally {
+      pending -= 1;
+      showStatus();
+    }
+  };
 }

@@ -1,6 +1,6 @@
 // The tabs, and the description of the model.
 
-import { adoptToken, get, report } from "./api.js";
+import { adoptToken, get, reporter } from "./api.js";
 import { classifierView } from "./classifier.js";
 import { compareView } from "./compare.js";
 import { contextView } from "./context.js";
@@ -66,4 +66,4 @@ async function start() {
   show(VIEWS.some(([key]) => key === asked) ? asked : "sentence");
 }
 
-report(start);
+reporter()(start);

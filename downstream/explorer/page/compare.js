@@ -1,6 +1,6 @@
 // The cosine of each pair of words of two sentences, by layer or mix.
 
-import { embed, report } from "./api.js";
+import { embed, reporter, sentenceOf } from "./api.js";
 import { clamp, el, sentenceForm } from "./dom.js";
 import { layerChoice } from "./mix.js";
 
@@ -26,6 +26,7 @@ function product(first, second) {
 }
 
 export function compareView(model) {
+  const report = reporter();
   let sentences = null;
   const place = el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Cosines" });
   const layers = layerChoice("compare-layer", model, draw);
@@ -62,13 +63,14 @@ export function compareView(model) {
 
   function submit(...texts) {
     return report(async (isLast) => {
-      const answer = await embed(texts);
+      const answer = await embed(texts.map((text) => sentenceOf(model, text)));
       if (!isLast()) return;
       sentences = answer;
       draw();
     });
   }
 
+  submit(FIRST, SECOND);
   const labels = ["First sentence", "Second sentence"];
   return el(
     "div",

@@ -1,6 +1,6 @@
 // The nearest occurrences of a word in an indexed text, by layer, and a map of its occurrences.
 
-import { post, report } from "./api.js";
+import { post, reporter, sentenceOf } from "./api.js";
 import { choice, context, el, sentenceForm } from "./dom.js";
 import { drawMap } from "./map.js";
 import { layerChoice } from "./mix.js";
@@ -14,7 +14,8 @@ export function contextView(model) {
       el("code", {}, "bilm explore --text FILE"),
     );
   }
-  const state = { sentence: "", words: [], chosen: null, answer: null, mix: null, scope: "word" };
+  const report = reporter();
+  const state = { words: [], chosen: null, answer: null, mix: null, scope: "word" };
   const words = el("div", { class: "words", role: "group", "aria-label": "Words" });
   const lists = el("div", { id: "neighbours", class: "columns" });
   const place = el("div", { id: "map" });
@@ -68,8 +69,8 @@ export function contextView(model) {
   function draw(choiceNow) {
     const shown = [...state.answer.layers, ...(state.mix?.layers ?? [])];
     const active = choiceNow.kind === "mix" ? shown.length - 1 : choiceNow.layer;
-    lists.replaceChildren(...shown.map((layer, i) => list(layer, i === active)));
-    drawMap(place, shown[active], state.answer.num_occurrences, relate);
+    const select = drawMap(place, shown[active], state.answer.num_occurrences, relate);
+    lists.replaceChildren(...shown.map((layer, i) => list(layer, i === active, select)));
   }
 
   function relate(row) {
@@ -80,26 +81,30 @@ export function contextView(model) {
 
   function submit(text) {
     return report(async (isLast) => {
-      const body = { sentences: [text], layers: "top", pool: "mean" };
+      const body = { sentences: [sentenceOf(model, text)], layers: "top", pool: "mean" };
       const answer = await post("/v1/embed", body);
       if (!isLast()) return;
-      Object.assign(state, { words: answer.sentences[0].words, chosen: null, answer: null });
+      const own = { words: answer.sentences[0].words, chosen: null, answer: null, mix: null };
+      Object.assign(state, own);
       lists.replaceChildren();
       place.replaceChildren();
       drawWords();
     });
   }
 
+  const example = model.index_example;
+  state.words = example.words;
+  choose(example.place);
   const scopes = [["word", "this word"], ["all", "all words"]];
   return el(
     "div",
     {},
-    sentenceForm("context", ["Sentence"], ["The bank of the river was flooded ."], "Split", submit),
+    sentenceForm("context", ["Sentence"], [example.words.join(" ")], "Split into words", submit),
     el("p", { class: "note" }, "Choose a word to see its nearest occurrences in the text."),
     words,
     layers.element,
     choice("Search among", "scope", scopes, state.scope, (scope) => {
-      Object.assign(state, { scope, answer: null });
+      Object.assign(state, { scope, answer: null, mix: null });
       update();
     }),
     lists,
@@ -107,11 +112,11 @@ export function contextView(model) {
   );
 }
 
-function list(layer, isChosen) {
+function list(layer, isChosen, select) {
   const items = layer.neighbours.map((near) =>
     el(
       "li",
-      { "data-row": near.row },
+      { "data-row": near.row, onmouseenter: () => select(near.row) },
       el("span", { class: "number" }, near.cosine.toFixed(3)),
       context(near.words, near.place),
     ),
@@ -121,7 +126,7 @@ function list(layer, isChosen) {
     "section",
     { class: isChosen ? "chosen" : false },
     el("h3", {}, layer.layer),
-    items.length ? el("ol", { class: "neighbours" }, items) : el("p", {}, "No other occurrences."),
     isEqual ? el("p", { class: "note" }, "All these vectors are equal in this layer.") : null,
+    items.length ? el("ol", { class: "neighbours" }, items) : el("p", {}, "No other occurrences."),
   );
 }

@@ -1,4 +1,5 @@
-// A map of occurrences. Hover, click or arrow keys select a point; its context is the caption.
+// A map of occurrences. Hovering or the arrow keys select a point, whose context is the caption; a
+// click keeps the selection. Returns a function that selects the point of a row.
 
 import { context, el, svg } from "./dom.js";
 
@@ -72,6 +73,11 @@ export function drawMap(place, layer, numOccurrences, relate) {
     },
     circles,
   );
+  function select(row) {
+    const number = points.findIndex((point) => point.row === row);
+    if (number >= 0 && pinned < 0) activate(number);
+  }
+
   const shown = points.length - 1;
   const share = variance > 0 ? `${(100 * variance).toFixed(0)}% of the variance` : "all equal";
   place.replaceChildren(
@@ -80,4 +86,5 @@ export function drawMap(place, layer, numOccurrences, relate) {
     map,
     caption,
   );
+  return select;
 }

@@ -1,6 +1,6 @@
 // The training curves of runs, read again every few seconds while the view is shown.
 
-import { get, report } from "./api.js";
+import { get, reporter } from "./api.js";
 import { chart } from "./chart.js";
 import { el } from "./dom.js";
 
@@ -24,6 +24,7 @@ export function runsView(model) {
       el("code", {}, "bilm explore --run DIR"),
     );
   }
+  const report = reporter();
   const charts = el("div", { class: "columns", id: "charts" });
   const options = model.runs.map((name, i) => el("option", { value: i }, name));
   const select = el("select", { id: "run", onchange: () => report(update) }, options);

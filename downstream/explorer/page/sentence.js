@@ -1,6 +1,6 @@
 // The surprisal of each word of a sentence, and the predictions at a position.
 
-import { post, report } from "./api.js";
+import { post, reporter, sentenceOf } from "./api.js";
 import { choice, clamp, el, sentenceForm } from "./dom.js";
 
 const MAX_BITS = 16; // the surprisal with the strongest color
@@ -10,6 +10,8 @@ const DIRECTIONS = [
   ["forward", "forward"],
   ["backward", "backward"],
 ];
+
+const EXAMPLE = "The bank of the river was flooded .";
 
 const TITLES = { forward: "From the left", backward: "From the right", both: "Product" };
 
@@ -24,6 +26,7 @@ export function sentenceView(model) {
       " has written from one. The published weights have none.",
     );
   }
+  const report = reporter();
   const state = { direction: "combined", score: null, chosen: null };
   const words = el("div", { class: "words", role: "group", "aria-label": "Words" });
   const total = el("p", { id: "perplexity" });
@@ -70,7 +73,7 @@ export function sentenceView(model) {
 
   function submit(text) {
     return report(async (isLast) => {
-      const answer = await post("/v1/score", { sentences: [text] });
+      const answer = await post("/v1/score", { sentences: [sentenceOf(model, text)] });
       if (!isLast()) return;
       Object.assign(state, { score: answer.sentences[0], chosen: null });
       const parts = Object.entries(answer.perplexity).map(([k, v]) => `${k} ${v.toFixed(2)}`);
@@ -80,10 +83,11 @@ export function sentenceView(model) {
     });
   }
 
+  submit(EXAMPLE);
   return el(
     "div",
     {},
-    sentenceForm("sentence", ["Sentence"], ["The bank of the river was flooded ."], "Score", submit),
+    sentenceForm("sentence", ["Sentence"], [EXAMPLE], "Score", submit),
     choice("Surprisal", "direction", DIRECTIONS, state.direction, (direction) => {
       state.direction = direction;
       draw();

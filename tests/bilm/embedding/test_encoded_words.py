@@ -115,7 +115,7 @@ def test_words_encoded_singly_do_not_depend_on_other_words() -> None:
     sentences = [[f"w{rng.randrange(300)}" for _ in range(rng.randrange(1, 20))] for _ in range(40)]
     torch.manual_seed(0)
     pretrained = PretrainedBiLm(BiLm(tiny_model_config(), None))
-    limits = Limits(encoder_words=1)
+    limits = Limits(batch_invariant=True)
     together = Embedder(pretrained, limits).embed(sentences)
     for sentence, vectors in zip(sentences, together, strict=True):
         (alone,) = Embedder(pretrained, limits).embed([sentence])

@@ -23,6 +23,14 @@ ARGUMENTS = (
 TIMEOUT_MILLISECONDS = 120_000  # for a slow machine; events end the waiting
 
 
+def expect(locator: Any) -> Any:
+    """Return assertions about a locator, which wait until they are true."""
+    from playwright import sync_api
+
+    sync_api.expect.set_options(timeout=TIMEOUT_MILLISECONDS)
+    return sync_api.expect(locator)
+
+
 @contextmanager
 def chromium(directory: Path) -> Iterator[Any]:
     """Start Chromium with a new profile, and yield its context."""

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -64,24 +64,25 @@ def serving(model: Path, *flags: str, **variables: str) -> Iterator[Server]:
     """Run `bilm explore` with the model at `model` until the end of the block."""
     command = [sys.executable, "-m", "bilm", "explore", "--model", str(model), "--port", "0"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-    log = open(model.parent / f"server-{time.monotonic_ns()}.log", "w+")  # noqa: SIM115
-    process = subprocess.Popen(
-        [*command, "--device", "cpu", *flags],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()  # ends if the process exits
-        log.seek(0)
-        assert address, log.read()
-        server = Server(process, address)
-        server.wait_until_ready()
+    log = model.parent / f"server-{time.monotonic_ns()}.log"
+    with running([*command, "--device", "cpu", *flags], log, environment) as server:
         yield server
-    finally:
-        process.kill()
-        process.wait()
-        log.close()
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path, environment: dict[str, str]) -> Iterator[Server]:
+    """Run a command that serves a model, until the end of the block."""
+    with open(log, "w+", encoding="utf-8") as errors:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()  # ends if the process exits
+            assert address, log.read_text(encoding="utf-8")
+            server = Server(process, address)
+            server.wait_until_ready()
+            yield server
+        finally:
+            process.kill()
+            process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bilm.embedding.embedder import Embedder, Limits
 from bilm.pretrained.model_directory import PretrainedBiLm
@@ -10,8 +11,10 @@ from downstream.classifier import TextClassifier
 from downstream.explorer.index import OccurrenceIndex
 from downstream.explorer.index_text import open_index
 from downstream.explorer.runs import RunCurves
-from downstream.explorer.service import Loaded, scorer_of
 from tests.bilm.embedding.elmo_models import tiny
+
+if TYPE_CHECKING:
+    from downstream.explorer.service import Loaded
 
 LINES = [
     "the bank floods .",
@@ -23,7 +26,7 @@ LINES = [
     *(f"number {i} is near the bank" for i in range(40)),
 ]
 
-SINGLE_WORDS = Limits(encoder_words=1)  # as in `bilm explore`
+INVARIANT = Limits(batch_invariant=True)  # as in `bilm explore`
 
 
 def write_text(directory: Path) -> Path:
@@ -45,6 +48,8 @@ def load(
     runs: tuple[RunCurves, ...] = (),
 ) -> Loaded:
     """Return everything that a service needs, with a tiny model that has a softmax."""
+    from downstream.explorer.service import Loaded, scorer_of  # needs the extra `serve`
+
     model = tiny() if pretrained is None else pretrained
-    embedder = Embedder(model, SINGLE_WORDS, device="cpu")
+    embedder = Embedder(model, INVARIANT, device="cpu")
     return Loaded("tiny", embedder, scorer_of(model, embedder), index, classifier, runs)

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("fastapi", reason="the service needs: pip install 'bilm[serve]'")
+
 from fastapi.testclient import TestClient
 from safetensors.numpy import load as load_safetensors
 
@@ -75,10 +78,12 @@ def test_accepts_raw_text(client: TestClient) -> None:
 def test_scores_equal_those_of_the_scorer(client: TestClient) -> None:
     answer = post(client, "/v1/score", sentences=SENTENCES)
     scorer = Scorer(tiny(), device="cpu")
-    for entry, score in zip(answer["sentences"], scorer.score(SENTENCES), strict=True):
+    for entry, score in zip(
+        answer["sentences"], scorer.score(SENTENCES, combined=True), strict=True
+    ):
         np.testing.assert_allclose(entry["forward"], score.forward, atol=1e-5)
         np.testing.assert_allclose(entry["backward"], score.backward, atol=1e-5)
-        np.testing.assert_allclose(entry["combined"], score.surprisals.mean(axis=0), atol=1e-5)
+        np.testing.assert_allclose(entry["combined"], score.combined, atol=1e-5)  # type: ignore[arg-type]
         assert entry["is_unknown"] == score.is_unknown.tolist()
     expected = scorer.perplexity(SENTENCES)
     assert answer["perplexity"]["mean"] == pytest.approx(expected.mean, rel=1e-5)
@@ -124,6 +129,9 @@ def test_describes_itself(client: TestClient) -> None:
     assert client.get("/healthz").json() == {"status": "ok"}
     model = client.get("/v1/model").json()
     assert (model["num_layers"], model["can_score"], model["classes"]) == (3, True, None)
+    assert model["has_tokenizer"]
+    example = model["index_example"]
+    assert example["words"][example["place"]] == "bank"  # its most frequent word of four letters
     client.post("/v1/score", json={"sentences": ["the bank"]})
     text = client.get("/metrics").text
     assert 'bilm_requests_total{route="/v1/score",status="200"}' in text

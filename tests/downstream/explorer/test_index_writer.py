@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,12 @@ from bilm.errors import ConfigError, CorpusError, OutputError
 from bilm.files.writing import exclusive_lock
 from downstream.build_index import main
 from downstream.explorer.index import OccurrenceIndex
+from downstream.explorer.index_format import (
+    PRODUCTS_FILE,
+    WORDS_FILE,
+    bytes_per_word,
+    layer_file,
+)
 from downstream.explorer.index_text import open_index
 from downstream.explorer.index_writer import LOCK_FILE
 from tests.bilm.embedding.elmo_models import tiny
@@ -117,3 +124,27 @@ def test_rejects_a_text_without_words(tmp_path: Path) -> None:
     (tmp_path / "blank.txt").write_text("\n \n", encoding="utf-8")
     with pytest.raises(CorpusError, match="has no words to index"):
         small_index(tmp_path, tmp_path / "blank.txt")
+
+
+@pytest.mark.parametrize("is_corpus", [False, True])
+def test_rejects_a_small_disk_before_the_bilm_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_corpus: bool
+) -> None:
+    text = write_text(tmp_path)
+    if is_corpus:
+        text = tmp_path / "corpus"
+        write_corpus(text, {"train": [["the", "bank"]] * 40})
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(Embedder, "embed", None)
+    with pytest.raises(OutputError, match=r"needs about .* but 1,000 bytes are free"):
+        small_index(tmp_path / "indexes", text)
+    assert not (tmp_path / "indexes").exists()
+
+
+def test_estimated_size_is_that_of_the_files(tmp_path: Path) -> None:
+    index = make_index(tmp_path, tiny())
+    record = index.record
+    names = [WORDS_FILE, PRODUCTS_FILE, *(layer_file(i) for i in range(record.num_layers))]
+    size = sum((index.directory / name).stat().st_size for name in names)
+    assert size == record.num_words * bytes_per_word(record.num_layers, record.dim)

@@ -10,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+pytest.importorskip("fastapi", reason="the service needs: pip install 'bilm[serve]'")
+
 from bilm.embedding.embedder import Embedder
 from downstream.explorer.api import AppSettings, create_app
 from downstream.explorer.batching import BatchLimits

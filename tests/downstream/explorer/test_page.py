@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,16 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
+pytest.importorskip("fastapi", reason="the service needs: pip install 'bilm[serve]'")
+
 from bilm.embedding.embedder import Embedder
 from bilm.embedding.scorer import Scorer
 from downstream.classifier import TextClassifier
-from downstream.classify import main as classify
 from downstream.predictors.tagger import Tagger
-from downstream.tag import main as tag
-from tests.bilm.embedding.elmo_models import tiny
-from tests.downstream.explorer.browser import chromium
+from tests.bilm.embedding.elmo_models import golden, tiny
+from tests.downstream.explorer.browser import chromium, expect
+from tests.downstream.explorer.page_place import add_metrics, make_page_place
 from tests.downstream.explorer.serving import Server, serving
-from tests.downstream.explorer.small_models import write_text
-from tests.downstream.order_task import write_csv
-from tests.downstream.tag_task import make_tag_place, tag_flags
-from tests.downstream.topic_task import topic_texts
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
 
@@ -32,48 +29,24 @@ SENTENCE = "the bank floods the unheard river ."
 WORDS = SENTENCE.split()
 HOSTILE = '<img src=x onerror=alert(1)> & "quotes"'
 TABS = ["Sentence", "Word in context", "Compare", "Classifier", "Runs"]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("page")
-    tiny().save_pretrained(directory / "model")
-    write_text(directory)
-    write_csv(directory / "train.csv", topic_texts(60, 1))
-    flags = ["--model", str(directory / "model"), "--train", str(directory / "train.csv")]
-    flags += ["--test", str(directory / "train.csv"), "--head", "attention", "--mix", "average"]
-    flags += ["--epochs", "1", "--encoder-dim", "8", "--cache", str(directory / "cache")]
-    classify([*flags, "--output", str(directory / "report"), "--seeds", "1", "--device", "cpu"])
-    (directory / "tagging").mkdir()
-    own = make_tag_place(directory / "tagging")
-    tag([*tag_flags(own, "report", "--device=cpu"), f"--model={own / 'model'}"])
-    (directory / "run").mkdir()
-    add_metrics(directory, 1, 50.0)
-    add_metrics(directory, 2, 40.0)
-    return directory
-
-
-def add_metrics(directory: Path, step: int, perplexity: float) -> None:
-    """Append the lines of a step, as a run does."""
-    train = {"event": "train", "step": step, "loss_forward": 3.0, "words_per_second": 100 * step}
-    heldout = {"event": "heldout", "step": step, "perplexity": perplexity}
-    with open(directory / "run" / "metrics.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps(train) + "\n" + json.dumps(heldout) + "\n")
-
-
-@pytest.fixture(scope="module")
-def server(place: Path) -> Iterator[Server]:
-    flags = ["--text", str(place / "text.txt"), "--cache", str(place / "indexes")]
-    flags += ["--classifier", str(place / "report"), "--run", str(place / "run")]
-    flags += ["--tagger", str(place / "tagging" / "report")]
-    with serving(place / "model", *flags) as own:
-        yield own
+SCREENS = [(1280, 800), (390, 844)]
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with chromium(tmp_path_factory.mktemp("browser")) as context:
         yield context
+
+
+@pytest.fixture(scope="module")
+def place(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture(scope="module")
+def server(place: Path) -> Iterator[Server]:
+    with serving(place / "model", *make_page_place(place)) as own:
+        yield own
 
 
 @pytest.fixture
@@ -103,15 +76,17 @@ def score(page: Any, text: str) -> Any:
     """Score a sentence in the first view, and return its words."""
     page.get_by_role("textbox", name="Sentence").fill(text)
     page.get_by_role("button", name="Score").click()
-    page.locator("#perplexity").filter(has_text="Perplexity").wait_for()
-    return page.locator("#view-sentence .word")
+    words = page.locator("#view-sentence .word")
+    expect(words).to_have_text([re.compile("^" + re.escape(word)) for word in text.split()])
+    return words
 
 
 def test_sentence_shows_surprisals_and_predictions(page: Any) -> None:
     words = score(page, SENTENCE)
     scorer = Scorer(tiny(), device="cpu")
-    (expected,) = scorer.score([WORDS])
-    bits = expected.surprisals.mean(axis=0) / math.log(2)
+    (expected,) = scorer.score([WORDS], combined=True)
+    assert expected.combined is not None
+    bits = expected.combined / math.log(2)
     texts = [text.split("\n") for text in words.all_inner_texts()]
     assert [text[0] for text in texts] == WORDS
     shown = [float(text[-1].removesuffix(" bits")) for text in texts]
@@ -132,6 +107,8 @@ def test_sentence_shows_surprisals_and_predictions(page: Any) -> None:
         assert [word for word, _ in found] == [word for word, _ in likely]
         shares = [float(share.rstrip("%")) / 100 for _, share in found]
         np.testing.assert_allclose(shares, [p for _, p in likely], atol=1e-4)
+        if direction == "both" and WORDS[1] in dict(likely):  # the same as the combined surprisal
+            assert -math.log2(dict(likely)[WORDS[1]]) == pytest.approx(bits[1], abs=1e-3)
 
 
 def test_hostile_text_is_displayed_as_text(page: Any) -> None:
@@ -140,12 +117,14 @@ def test_hostile_text_is_displayed_as_text(page: Any) -> None:
     assert page.locator("#views img").count() == 0
 
 
-def test_context_shows_neighbours_and_a_map(page: Any, place: Path) -> None:
+def test_context_shows_neighbours_and_a_map(page: Any) -> None:
     view = open_tab(page, "Word in context")
+    expect(view.locator(".word[aria-pressed=true]")).to_have_text("bank")  # the example
     view.get_by_role("textbox").fill("the bank floods the river .")
-    view.get_by_role("button", name="Split").click()
+    view.get_by_role("button", name="Split into words").click()
+    expect(view.locator("#neighbours section")).to_have_count(0)
     view.get_by_role("button", name="bank").click()
-    view.locator("#neighbours section").nth(2).wait_for()
+    expect(view.locator("#neighbours section")).to_have_count(3)
     embedder = Embedder(tiny(), device="cpu")
     for layer in range(3):
         items = view.locator("#neighbours section").nth(layer).locator("li").all()
@@ -158,13 +137,44 @@ def test_context_shows_neighbours_and_a_map(page: Any, place: Path) -> None:
             first, second = arrays[0][layer, 1], arrays[1][layer, place_of]
             expected = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
             assert float(cosine) == pytest.approx(expected, abs=3e-3)  # the index is in float16
-    points = view.locator("svg.map circle")
-    points.first.hover(force=True)
-    view.locator(".caption mark").wait_for()
-    assert view.locator(".caption mark").inner_text().lower() == "bank"
+    expect(view.locator("#neighbours section").first).to_contain_text("vectors are equal")
+
+
+def test_context_layers_and_mix_update_everything(page: Any) -> None:
+    view = open_tab(page, "Word in context")
+    expect(view.locator(".chosen h3")).to_have_text("layer 2")
+    expect(view.get_by_role("heading", name="Map: layer 2")).to_be_visible()
+    view.get_by_role("radio", name="layer 0").check()
+    expect(view.locator(".chosen h3")).to_have_text(re.compile("^layer 0"))
+    expect(view.get_by_role("heading", name="Map: layer 0")).to_be_visible()
     view.get_by_role("radio", name="mix").check()
-    view.get_by_role("heading", name="Map: mix").wait_for()
-    assert view.locator("#neighbours section").count() == 4
+    expect(view.get_by_role("heading", name="Map: mix 0.33, 0.33, 0.33")).to_be_visible()
+    expect(view.locator("#neighbours section")).to_have_count(4)
+    view.get_by_role("slider", name="layer 0").fill("2")
+    expect(view.get_by_role("heading", name="Map: mix 0.79, 0.11, 0.11")).to_be_visible()
+    expect(view.locator(".chosen h3")).to_have_text("mix 0.79, 0.11, 0.11")
+    view.get_by_role("radio", name="all words").check()
+    expect(view.locator("#neighbours")).to_contain_text("river")
+
+
+def test_context_map_is_selected_by_hover_click_and_keys(page: Any) -> None:
+    view = open_tab(page, "Word in context")
+    item = view.locator(".chosen li").nth(2)
+    item.hover()
+    active = view.locator("svg.map circle.active")
+    expect(active).to_have_attribute("data-row", item.get_attribute("data-row"))
+    expect(item).to_have_class("related")
+    text = item.locator("> span").nth(1).inner_text()
+    expect(view.locator(".caption")).to_have_text(text)
+    expect(view.locator(".caption mark")).to_have_text(re.compile("bank", re.IGNORECASE))
+    points = view.locator("svg.map circle")
+    points.nth(0).click(force=True)
+    expect(points.nth(0)).to_have_class("point active")
+    item.hover()
+    expect(points.nth(0)).to_have_class("point active")  # a click keeps the selection
+    view.locator("svg.map").focus()
+    page.keyboard.press("ArrowRight")
+    expect(points.nth(1)).to_have_class("point active")
 
 
 def test_compare_shows_cosines(page: Any) -> None:
@@ -172,7 +182,7 @@ def test_compare_shows_cosines(page: Any) -> None:
     view.get_by_label("First sentence").fill("the bank floods")
     view.get_by_label("Second sentence").fill("a bank lends money")
     view.get_by_role("button", name="Compare").click()
-    view.locator("table.heat tbody tr").nth(2).wait_for()
+    expect(view.locator("table.heat tbody tr")).to_have_count(3)
     first, second = Embedder(tiny(), device="cpu").embed(["the bank floods", "a bank lends money"])
 
     def check(weights: list[float]) -> None:
@@ -192,19 +202,25 @@ def test_compare_shows_cosines(page: Any) -> None:
     check((powers / powers.sum()).tolist())
 
 
-def test_classifier_shows_probabilities_and_attention(page: Any, place: Path) -> None:
+def test_classifier_shows_probabilities_and_words(page: Any, place: Path) -> None:
     view = open_tab(page, "Classifier")
     view.get_by_role("textbox", name="Text").fill("the bank near water")
     view.get_by_role("button", name="Classify").click()
     view.get_by_role("heading", name="Attention").wait_for()
-    expected = TextClassifier.from_pretrained(place / "report", device="cpu").explain(
-        "the bank near water"
-    )
+    classifier = TextClassifier.from_pretrained(place / "report", device="cpu")
+    (expected,) = classifier.explain(["the bank near water"], effects=True)
+    label = classifier.classes[int(np.argmax(expected.probabilities))]
+    expect(view.get_by_role("heading", name="Class:")).to_have_text(f"Class: {label}")
     shown = [float(t.rstrip("%")) / 100 for t in view.locator(".bar .number").all_inner_texts()]
     np.testing.assert_allclose(shown, sorted(expected.probabilities, reverse=True), atol=6e-4)
     assert expected.weights is not None
-    weights = [float(t.rstrip("%")) / 100 for t in view.locator(".word small").all_inner_texts()]
-    np.testing.assert_allclose(weights, expected.weights, atol=6e-3)
+    weights = view.locator("#attention .word small").all_inner_texts()
+    found = [float(text.rstrip("%")) / 100 for text in weights]
+    np.testing.assert_allclose(found, expected.weights, atol=6e-3)
+    assert expected.effects is not None
+    effects = view.locator("#effects .word small").all_inner_texts()
+    found = [float(text.replace("−", "-")) / 100 for text in effects]
+    np.testing.assert_allclose(found, expected.effects, atol=6e-4)
 
 
 def test_tagger_shows_tags_and_spans(page: Any, place: Path) -> None:
@@ -228,28 +244,42 @@ def test_runs_update_while_training(page: Any, place: Path) -> None:
     assert view.locator("svg.chart polyline").count() == 3
 
 
-def test_sends_the_token_of_its_address(browser: Any, place: Path) -> None:
+def test_token_and_a_model_without_softmax_and_tokenizer(browser: Any, place: Path) -> None:
     token = "0123456789 a%b/c:d"
-    with serving(place / "model", BILM_TOKEN=token) as server:
-        assert server.post("/v1/score", {"sentences": ["the"]})[0] == 401
+    golden().save_pretrained(place / "golden")
+    with serving(place / "golden", BILM_TOKEN=token) as server:
+        assert server.post("/v1/embed", {"sentences": [["the"]]})[0] == 401
         page = browser.new_page()
         page.goto(server.address)
         page.get_by_role("tab", name="Sentence").wait_for()
         assert "token" not in page.url
-        assert score(page, "the bank").count() == 2
+        expect(page.locator("#view-sentence")).to_contain_text("This model has no softmax")
+        view = open_tab(page, "Compare")  # splits the example at spaces
+        expect(view.locator("table.heat tbody tr")).to_have_count(8)
+        expect(open_tab(page, "Word in context")).to_contain_text("bilm explore --text FILE")
+        expect(open_tab(page, "Classifier")).to_contain_text("--classifier DIR")
+        expect(open_tab(page, "Runs")).to_contain_text("There are no runs")
+        expect(page.locator("#status")).to_have_text("")
         page.close()
+
+
+def test_errors_are_shown(page: Any) -> None:
+    view = open_tab(page, "Classifier")
+    view.get_by_role("button", name="Classify").click()
+    expect(page.locator("#status.error")).to_contain_text("has no words")
 
 
 def test_works_with_the_keyboard_alone(page: Any) -> None:
     page.get_by_role("tab", name="Sentence").focus()
-    page.keyboard.press("ArrowRight")
-    assert page.get_by_role("tab", name="Word in context").get_attribute("aria-selected") == "true"
-    page.keyboard.press("ArrowLeft")
+    for name in [*TABS[1:], TABS[0]]:
+        page.keyboard.press("ArrowRight")
+        expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
+        expect(page.get_by_role("tabpanel", name=name)).to_be_visible()
     page.keyboard.press("Tab")
     page.keyboard.press("Control+A")
     page.keyboard.type("the bank")
     page.keyboard.press("Enter")
-    page.locator("#view-sentence .word").nth(1).wait_for()
+    expect(page.locator("#view-sentence .word")).to_have_count(2)
     for _ in range(4):  # the button, the radio buttons, two words
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -257,7 +287,7 @@ def test_works_with_the_keyboard_alone(page: Any) -> None:
     assert page.locator("#view-sentence .word[aria-pressed=true]").inner_text().startswith("bank")
 
 
-def test_dark_mode_and_small_screens(page: Any) -> None:
+def test_dark_mode_and_screens(page: Any) -> None:
     def background() -> str:
         return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
@@ -265,11 +295,16 @@ def test_dark_mode_and_small_screens(page: Any) -> None:
     light = background()
     page.emulate_media(color_scheme="dark")
     assert background() != light
-    page.set_viewport_size({"width": 360, "height": 640})
-    score(page, " ".join(["incomprehensibilities"] * 12))
-    for name in TABS:
-        open_tab(page, name)
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+    score(page, " ".join(["incomprehensibilities"] * 12 + ["x" * 400]))
+    view = open_tab(page, "Classifier")
+    view.get_by_role("textbox", name="Text").fill("the bank near water")
+    view.get_by_role("button", name="Classify").click()
+    view.get_by_role("heading", name="Effect of each word").wait_for()
+    for width, height in SCREENS:
+        page.set_viewport_size({"width": width, "height": height})
+        for name in TABS:
+            open_tab(page, name)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -279,11 +314,12 @@ def test_has_no_serious_accessibility_problems(page: Any, scheme: str) -> None:
     score(page, SENTENCE).nth(1).click()
     page.locator("[data-direction=both] tbody tr").first.wait_for()
     view = open_tab(page, "Word in context")
-    view.get_by_role("button", name="Split").click()
-    view.get_by_role("button", name="bank").click()
     view.locator("svg.map").wait_for()
-    open_tab(page, "Compare").get_by_role("button", name="Compare").click()
-    page.locator("table.heat").wait_for()
+    open_tab(page, "Compare").locator("table.heat").wait_for()
+    view = open_tab(page, "Classifier")
+    view.get_by_role("textbox", name="Text").fill("the bank near water")
+    view.get_by_role("button", name="Classify").click()
+    view.get_by_role("heading", name="Effect of each word").wait_for()
     for name in TABS:
         open_tab(page, name)
         found = axe.Axe().run(page).response["violations"]

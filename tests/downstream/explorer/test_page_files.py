@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("fastapi", reason="the service needs: pip install 'bilm[serve]'")
+
 from downstream.explorer.page_files import page_files
 
 # A namespace, and a link that is only followed on a click.

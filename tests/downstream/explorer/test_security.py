@@ -3,6 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
+pytest.importorskip("fastapi", reason="the service needs: pip install 'bilm[serve]'")
+
 from fastapi.testclient import TestClient
 
 from bilm.errors import ConfigError
