@@ -27,9 +27,10 @@ export function chart(title, curves) {
   const steps = all.map(([step]) => step);
   const values = all.map(([, value]) => value);
   const [first, last] = [Math.min(...steps), Math.max(...steps)];
-  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const margin = Math.min(...values) === Math.max(...values) ? 0.5 : 0; // of a flat curve
+  const [low, high] = [Math.min(...values) - margin, Math.max(...values) + margin];
   const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (WIDTH - LEFT - RIGHT);
-  const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low || 1)) * (HEIGHT - BOTTOM - TOP);
+  const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - BOTTOM - TOP);
   const lines = curves.map(([, points], i) =>
     svg("polyline", {
       class: `curve c${i}`,

@@ -102,13 +102,16 @@ export function contextView(model) {
     sentenceForm("context", ["Sentence"], [example.words.join(" ")], "Split into words", submit),
     el("p", { class: "note" }, "Choose a word to see its nearest occurrences in the text."),
     words,
-    layers.element,
-    choice("Search among", "scope", scopes, state.scope, (scope) => {
-      Object.assign(state, { scope, answer: null, mix: null });
-      update();
-    }),
-    lists,
-    place,
+    el(
+      "div",
+      { class: "row" },
+      layers.element,
+      choice("Search among", "scope", scopes, state.scope, (scope) => {
+        Object.assign(state, { scope, answer: null, mix: null });
+        update();
+      }),
+    ),
+    el("div", { class: "beside" }, lists, place),
   );
 }
 

@@ -81,7 +81,7 @@ export function drawMap(place, layer, numOccurrences, relate) {
   const shown = points.length - 1;
   const share = variance > 0 ? `${(100 * variance).toFixed(0)}% of the variance` : "all equal";
   place.replaceChildren(
-    el("h2", {}, `Map: ${layer.layer}`),
+    el("h3", {}, `Map: ${layer.layer}`),
     el("p", { class: "note" }, `${shown} of ${numOccurrences} occurrences (PCA, ${share}).`),
     map,
     caption,

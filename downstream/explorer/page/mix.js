@@ -57,5 +57,5 @@ export function layerChoice(id, model, change) {
     sliders.hidden = key !== "mix";
     change(current());
   });
-  return { element: el("div", {}, radios, sliders), current };
+  return { element: el("div", { class: "layers" }, radios, sliders), current };
 }

@@ -26,6 +26,7 @@ MODEL = "english-small"
 SENTENCE = "The bank of the river was flooded after the storm ."
 QUERY = "She walked down to the bank of the stream ."
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+DOCUMENT = {"width": 1180, "height": 760}
 VIEWS = ("sentence", "context", "compare", "classifier", "runs")
 
 
@@ -39,7 +40,8 @@ def main() -> None:
         flags = ["--text", str(ROOT / "examples" / "bank.txt"), "--cache", str(place / "indexes")]
         flags += train_heads(place) if arguments.all else []
         with serving(place / MODEL, *flags, "--model", MODEL) as server, chromium(place) as browser:
-            page = browser.new_page(viewport=WIDE)
+            page = browser.new_page()
+            page.set_viewport_size(WIDE if arguments.all else DOCUMENT)
             page.goto(server.address)
             fill(page, arguments.all)
             if arguments.all:
@@ -106,6 +108,12 @@ def take_all(page: Any, output: Path) -> None:
             page.set_viewport_size(size)
             for view in VIEWS:
                 take(page, view, output / f"{view}-{name}-{scheme}.png", full_page=True)
+            for view, radio in (("context", "context-layer"), ("compare", "compare-layer")):
+                open_view(page, view)
+                page.locator(f"input[name={radio}][value=mix]").check()
+                expect(page.locator("#status")).to_have_text("")
+                take(page, view, output / f"{view}-mix-{name}-{scheme}.png", full_page=True)
+                page.locator(f"input[name={radio}][value='2']").check()
 
 
 if __name__ == "__main__":

@@ -167,14 +167,14 @@ def test_context_map_is_selected_by_hover_click_and_keys(page: Any) -> None:
     text = item.locator("> span").nth(1).inner_text()
     expect(view.locator(".caption")).to_have_text(text)
     expect(view.locator(".caption mark")).to_have_text(re.compile("bank", re.IGNORECASE))
-    points = view.locator("svg.map circle")
-    points.nth(0).click(force=True)
-    expect(points.nth(0)).to_have_class("point active")
+    query = view.locator("svg.map circle.query")  # drawn last, over the other points
+    query.click()
+    expect(query).to_have_class("query active")
     item.hover()
-    expect(points.nth(0)).to_have_class("point active")  # a click keeps the selection
+    expect(query).to_have_class("query active")  # a click keeps the selection
     view.locator("svg.map").focus()
     page.keyboard.press("ArrowRight")
-    expect(points.nth(1)).to_have_class("point active")
+    expect(view.locator("svg.map circle").first).to_have_class("point active")
 
 
 def test_compare_shows_cosines(page: Any) -> None:
@@ -263,10 +263,13 @@ def test_token_and_a_model_without_softmax_and_tokenizer(browser: Any, place: Pa
         page.close()
 
 
-def test_errors_are_shown(page: Any) -> None:
+def test_errors_are_shown(browser: Any, server: Server) -> None:
+    page = browser.new_page()
+    page.goto(server.address)
     view = open_tab(page, "Classifier")
     view.get_by_role("button", name="Classify").click()
     expect(page.locator("#status.error")).to_contain_text("has no words")
+    page.close()
 
 
 def test_works_with_the_keyboard_alone(page: Any) -> None:
