@@ -58,7 +58,12 @@ def create_app(loaded: Loaded, settings: AppSettings = AppSettings()) -> FastAPI
 
     # The pages of FastAPI that describe the API load scripts from another host.
     app = FastAPI(
-        title="bilm", version=bilm.__version__, docs_url=None, redoc_url=None, lifespan=lifespan
+        title="bilm",
+        version=bilm.__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
     )
     app.include_router(make_router(service))
     _add_plain_routes(app, service)

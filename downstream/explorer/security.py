@@ -28,6 +28,8 @@ _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:[0-9]{0,5})?"
 # Paths that need no token: they contain no data of the user.
 _OPEN_PATHS = ("/healthz",)
 
+_VERSIONS = ("1.0", "1.1")
+
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -111,6 +113,8 @@ class Guard:
             await send(message)
 
         rejection = self._rejection(scope["path"], Headers(scope=scope))
+        if scope["http_version"] not in _VERSIONS:
+            rejection = JSONResponse({"detail": "the version of HTTP is not 1.1"}, status_code=400)
         if rejection is not None:
             await rejection(scope, receive, send_with_headers)
             return

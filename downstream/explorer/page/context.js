@@ -67,8 +67,8 @@ export function contextView(model) {
   }
 
   function draw(choiceNow) {
-    const shown = [...state.answer.layers, ...(state.mix?.layers ?? [])];
-    const active = choiceNow.kind === "mix" ? shown.length - 1 : choiceNow.layer;
+    const shown = [...(state.mix?.layers ?? []), ...state.answer.layers];
+    const active = choiceNow.kind === "mix" ? 0 : choiceNow.layer;
     const select = drawMap(place, shown[active], state.answer.num_occurrences, relate);
     lists.replaceChildren(...shown.map((layer, i) => list(layer, i === active, select)));
   }

@@ -26,7 +26,7 @@ MODEL = "english-small"
 SENTENCE = "The bank of the river was flooded after the storm ."
 QUERY = "She walked down to the bank of the stream ."
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-DOCUMENT = {"width": 1180, "height": 760}
+DOCUMENT = {"width": 1180, "height": 920}
 VIEWS = ("sentence", "context", "compare", "classifier", "runs")
 
 
