@@ -1,7 +1,7 @@
 """Exact search for the rows with the largest cosines, in blocks of a matrix of any size.
 
 Each block is one matrix-vector product, and a heap keeps the best rows so far. A million rows of
-384 float16 values are 0.77 GB to read per query; memory is one block in float32, 25 MB.
+384 float16 values are 0.77 GB to read per query; memory is one block in float32, 6 MB.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Floats = npt.NDArray[np.float32]
     Ids = npt.NDArray[np.int64]
 
-BLOCK_ROWS = 16384
+BLOCK_ROWS = 4096  # fits into the cache in float32; 16,384 took twice as long
 
 _MIN_NORM = 1e-12
 

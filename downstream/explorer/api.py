@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import bilm
 from bilm.errors import BilmError
@@ -70,7 +71,7 @@ def create_app(loaded: Loaded, settings: AppSettings = AppSettings()) -> FastAPI
     if settings.with_page:
         _add_page(app)
     _add_error_handlers(app)
-    app.middleware("http")(_counter(service.metrics))
+    app.add_middleware(_Counter, metrics=service.metrics)
     app.add_middleware(BodyLimit, limits=settings.limits)
     open_paths = tuple(page_files()) if settings.with_page else ()
     app.add_middleware(Guard, access=settings.access, open_paths=open_paths)
@@ -95,18 +96,32 @@ def _add_page(app: FastAPI) -> None:
         app.add_api_route(path, page_response(file), include_in_schema=False, methods=["GET"])
 
 
-def _counter(
-    metrics: Metrics,
-) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
-    async def count(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        start = time.perf_counter()
-        response = await call(request)
-        route = request.scope.get("route")
-        path = getattr(route, "path", "other")  # not the path of the request, which may be anything
-        metrics.count_request(path, response.status_code, time.perf_counter() - start)
-        return response
+class _Counter:
+    """Counts requests by route and status."""
 
-    return count
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start = time.perf_counter()
+        status = 500
+
+        async def note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note_status)
+        finally:
+            # Not the path of the request, which may be anything.
+            path = getattr(scope.get("route"), "path", "other")
+            self._metrics.count_request(path, status, time.perf_counter() - start)
 
 
 def _add_error_handlers(app: FastAPI) -> None:

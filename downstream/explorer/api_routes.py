@@ -24,6 +24,8 @@ from downstream.reports.pages import layer_name
 
 BINARY = "application/octet-stream"
 
+_MAX_FAST_BYTES = 1 << 19  # of vectors that take less than a millisecond to write
+
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorAnswer, "description": description}
     for status, description in {
@@ -99,8 +101,9 @@ class _Routes:
         output = self._output(request)
         layers = await self._service.layers(sentences)
         render = _binary if BINARY in accept else _json
+        is_fast = render is _binary and sum(own.nbytes for own in layers) <= _MAX_FAST_BYTES
         return await self._service.in_thread(
-            lambda: render(sentences, [formed(own, output) for own in layers])
+            lambda: render(sentences, [formed(own, output) for own in layers]), is_fast
         )
 
     async def score(self, request: schemas.ScoreRequest) -> schemas.ScoreAnswer:

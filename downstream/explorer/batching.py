@@ -1,9 +1,11 @@
 """Dynamic batching: requests that wait at the same time are computed together.
 
 While one batch is computed in a thread, further requests wait in a queue. The next batch consists
-of the requests that have arrived in the meantime, in their order, up to a budget of words. There is
-no timer: a request that arrives alone is computed at once. If a batch fails, each of its requests
-is computed alone, so that a request cannot fail because of another one.
+of the requests that have arrived in the meantime, in their order, up to a budget of words. After a
+batch of several requests, the next one waits for as many, because the same clients usually send
+their next requests at once; it waits at most a quarter of the time of the last batch, and 20 ms.
+Otherwise a request is computed at once. If a batch fails, each of its requests is computed alone,
+so that a request cannot fail because of another one.
 
 Memory: the queue contains at most `max_queued_words` words; further requests are rejected.
 """
@@ -16,6 +18,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+_MAX_WAIT_SHARE = 0.25  # of the time of the last batch
+_MAX_WAIT_SECONDS = 0.02
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -71,6 +76,9 @@ class Batcher(Generic[Item, Result]):
         self._queued_words = 0
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._expected = 1  # requests of the next batch
+        self._wait_until = 0.0  # in the time of the event loop
+        self._is_complete: asyncio.Future[None] | None = None  # while it waits for them
 
     @property
     def queued_words(self) -> int:
@@ -89,6 +97,8 @@ class Batcher(Generic[Item, Result]):
         job: _Job[Item, Result] = _Job(items, num_words, asyncio.get_running_loop().create_future())
         self._queue.append(job)
         self._queued_words += num_words
+        if len(self._queue) >= self._expected and self._is_complete is not None:
+            _finish(self._is_complete)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
         return await job.future
@@ -105,12 +115,25 @@ class Batcher(Generic[Item, Result]):
 
     async def _run(self) -> None:
         """Compute batches until the queue is empty."""
+        clock = asyncio.get_running_loop().time
         while self._queue:
+            await self._wait_for_clients(self._wait_until - clock())
             batch = self._next_batch()
             if batch:
-                num_words = sum(job.num_words for job in batch)
+                start = clock()
                 await self._compute_batch(batch)
-                self._on_batch(len(batch), num_words)
+                self._on_batch(len(batch), sum(job.num_words for job in batch))
+                self._expected = len(batch)
+                waiting = min(_MAX_WAIT_SHARE * (clock() - start), _MAX_WAIT_SECONDS)
+                self._wait_until = clock() + (waiting if len(batch) > 1 else 0.0)
+
+    async def _wait_for_clients(self, seconds: float) -> None:
+        """Wait until as many requests as in the last batch have arrived, at most `seconds`."""
+        if seconds <= 0 or len(self._queue) >= self._expected or self._is_closed:
+            return
+        self._is_complete = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._is_complete], timeout=seconds)
+        self._is_complete = None
 
     def _next_batch(self) -> list[_Job[Item, Result]]:
         """Take the first jobs from the queue, without those whose client has gone."""
@@ -144,6 +167,11 @@ class Batcher(Generic[Item, Result]):
             if not job.future.done():
                 job.future.set_result(results[start : start + len(job.items)])
             start += len(job.items)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _fail(future: asyncio.Future[list[Result]], error: Exception) -> None:

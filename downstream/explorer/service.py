@@ -131,7 +131,8 @@ class Service:
     async def parse(self, sentences: Sequence[str | list[str]]) -> list[list[str]]:
         """Return the words of sentences, within the limits."""
         parser = SentenceParser(self.loaded.pretrained.tokenizer, self.limits)
-        return await self.in_thread(lambda: parser.parse(sentences))
+        is_fast = not any(isinstance(sentence, str) for sentence in sentences)
+        return await self.in_thread(lambda: parser.parse(sentences), is_fast)
 
     async def probabilities(self, texts: Sequence[str], effects: bool) -> list[ExplainedText]:
         """Return the probabilities of the classes, and how much the words matter, of each text."""
@@ -151,11 +152,14 @@ class Service:
         (result,) = await self._batchers["search"].submit([search], 1)
         return result
 
-    async def in_thread(self, function: Callable[[], T]) -> T:
+    async def in_thread(self, function: Callable[[], T], is_fast: bool = False) -> T:
         """Run a function that tokenizes, reads a file or formats an answer.
 
-        It runs beside the computations, and the event loop can answer other requests.
+        It runs beside the computations, and the event loop can answer other requests. A function
+        that takes less than a millisecond is called at once, because a thread takes as long.
         """
+        if is_fast:
+            return function()
         return await asyncio.get_running_loop().run_in_executor(None, function)
 
     def open(self) -> None:

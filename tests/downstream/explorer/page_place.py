@@ -38,7 +38,12 @@ def make_page_place(directory: Path) -> list[str]:
 
 def add_metrics(directory: Path, step: int, perplexity: float) -> None:
     """Append the lines of a step, as a run does."""
-    train = {"event": "train", "step": step, "loss_forward": 3.0 + 2.0 / step, "words_per_second": 100 * step}
+    train = {
+        "event": "train",
+        "step": step,
+        "loss_forward": 3.0 + 2.0 / step,
+        "words_per_second": 100 * step,
+    }
     heldout = {"event": "heldout", "step": step, "perplexity": perplexity}
     with open(directory / "run" / "metrics.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(train) + "\n" + json.dumps(heldout) + "\n")

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from downstream.explorer import batching
 from downstream.explorer.batching import Batcher, BatchLimits, ClosedError, QueueFullError
 
 SECONDS = 60
@@ -111,5 +112,33 @@ def test_close_finishes_the_queue_and_rejects_new_requests() -> None:
         assert [await task for task in tasks] == [[0], [2], [4]]
         with pytest.raises(ClosedError):
             await own.submit([1], 1)
+
+    asyncio.run(run(Computation()))
+
+
+def test_waits_for_the_clients_of_the_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "_MAX_WAIT_SECONDS", SECONDS)
+    monkeypatch.setattr(batching, "_MAX_WAIT_SHARE", 1e9)
+
+    async def client(own: Batcher[int, int], number: int) -> None:
+        for step in range(3):
+            assert await own.submit([10 * step + number], 1) == [2 * (10 * step + number)]
+
+    async def run(computation: Computation) -> None:
+        own = batcher(computation)
+        computation.gate.set()
+        await asyncio.gather(*(client(own, number) for number in range(4)))
+
+    computation = Computation()
+    asyncio.run(run(computation))
+    assert sorted(map(sorted, computation.batches[-2:])) == [[10, 11, 12, 13], [20, 21, 22, 23]]
+
+
+def test_single_request_after_a_large_batch_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(computation: Computation) -> None:
+        own = batcher(computation)
+        computation.gate.set()
+        await asyncio.gather(*(own.submit([i], 1) for i in range(4)))
+        assert await own.submit([7], 1) == [14]
 
     asyncio.run(run(Computation()))
