@@ -143,7 +143,7 @@ def standard_input_lines() -> Iterator[str]:
 def _classify(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
     from downstream.classifier import TextClassifier
 
-    classifier = TextClassifier.from_pretrained(directory, **asdict(places))
+    classifier = TextClassifier.open(directory, places)
     return _predictions(suffix, classifier.classes, classifier.predict_proba(texts, progress=None))
 
 
@@ -163,13 +163,13 @@ def _tag(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> 
     if TaggerDescription.read(directory).has_predicates:
         if suffix != ".jsonl":
             raise ConfigError(f"--output ends in {suffix}; for semantic roles use .jsonl")
-        frames = RoleLabeler.from_pretrained(directory, **asdict(places)).predict(texts)
+        frames = RoleLabeler.open(directory, places).predict(texts)
         records: list[dict[str, Any]] = [
             {"text": text, "frames": [asdict(frame) for frame in found]}
             for text, found in zip(texts, frames, strict=True)
         ]
         return _json_lines(records)
-    tagged = Tagger.from_pretrained(directory, **asdict(places)).predict(texts)
+    tagged = Tagger.open(directory, places).predict(texts)
     if suffix == ".tsv":
         sentences = ("".join(f"{w.word}\t{w.tag}\n" for w in one.words) for one in tagged)
         return "\n".join(sentences)

@@ -51,6 +51,7 @@ LADDERS = {
         "estimators",
         "baselines",
         "analyses",
+        "explorer",
     ),
 }
 TORCH_FREE_PACKAGES = ("bilm/files", "bilm/text", "bilm/corpus", "data_tools")

@@ -55,9 +55,14 @@ class WordPredictor(Generic[AnyDescription]):
                 CPU.
             precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
         """
+        return cls.open(directory, Places(model, vectors, device, precision))
+
+    @classmethod
+    def open(cls, directory: Path | str, places: Places) -> Self:
+        """Read a trained head, whose biLM and word vectors are at `places`."""
         directory = Path(directory)
         description = cls._read_description(directory)
-        inputs = open_inputs(description, directory, Places(model, vectors, device, precision))
+        inputs = open_inputs(description, directory, places)
         weights = load_weights(description, directory)
         head = description.build()
         head.load_state_dict(weights)
