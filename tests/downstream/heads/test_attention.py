@@ -23,13 +23,15 @@ def test_attention_equals_its_definition() -> None:
     trained(module)
     passage, question = torch.randn(1, 3, 4), torch.randn(1, 2, 4)
     masks = torch.ones(1, 3, dtype=torch.bool), torch.ones(1, 2, dtype=torch.bool)
-    outputs = module(passage, question, *masks)
+    is_asked = torch.tensor([[False, True, False]])
+    outputs = module(passage, question, *masks, is_asked)
     x, y = passage[0], question[0]
     table = torch.stack([torch.stack([similarity(module.similarity, a, b) for b in y]) for a in x])
     summary = table.max(dim=1).values.softmax(dim=0) @ x
     for i in range(3):
         attended = table[i].softmax(dim=0) @ y
-        joined = torch.cat([x[i], attended, x[i] * attended, summary * attended])
+        same = is_asked[0, i : i + 1].float()
+        joined = torch.cat([x[i], attended, x[i] * attended, summary * attended, same])
         torch.testing.assert_close(outputs[0, i], torch.relu(module.project(joined)))
 
 
@@ -56,9 +58,9 @@ def test_padding_gets_no_attention() -> None:
     for num_words in (1, 3):
         mask = torch.arange(5)[None] < num_words
         question_mask = torch.arange(4)[None] < 2
-        padded = both(passage, question, mask, question_mask)[:, :num_words]
+        padded = both(passage, question, mask, question_mask, mask)[:, :num_words]
         short = passage[:, :num_words], question[:, :2]
-        alone = both(*short, mask[:, :num_words], question_mask[:, :2])
+        alone = both(*short, mask[:, :num_words], question_mask[:, :2], mask[:, :num_words])
         torch.testing.assert_close(padded, alone)
         torch.testing.assert_close(
             single(passage, mask)[:, :num_words], single(short[0], mask[:, :num_words])
