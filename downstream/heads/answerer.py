@@ -99,7 +99,13 @@ class AnswererModel(WordModel):
         assert questions.mask is not None
         passage, question = self._encode(batch)[window_of], self._encode(questions)
         mask = batch.mask[window_of]
-        words = self.attention(self.dropout(passage), self.dropout(question), mask, questions.mask)
+        words = self.attention(
+            self.dropout(passage),
+            self.dropout(question),
+            mask,
+            questions.mask,
+            batch.extras["is_asked"],
+        )
         words = self.dropout(self.self_attention(self.dropout(words), mask))
         places = reversed_places(mask)
         hidden = self.first_layer(words, places)
