@@ -172,6 +172,8 @@ def test_predicts_raw_text_with_offsets(place: Path) -> None:
         resolver.predict("a text")
     with pytest.raises(CorpusError, match="document 1 of 1 is not a list of sentences"):
         resolver.predict_words([["a", "b"]])
+    with pytest.raises(CorpusError, match="document 1 of 1 has 2 words and 1 speakers"):
+        resolver.predict_words([[["a", "b"]]], speakers=[["A"]])
 
 
 def test_windows_do_not_change_predictions_if_nothing_is_cut(place: Path) -> None:
