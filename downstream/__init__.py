@@ -12,29 +12,38 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from downstream.classifier import TextClassifier as TextClassifier
     from downstream.estimators import BiLmClassifier as BiLmClassifier
+    from downstream.estimators import BiLmRegressor as BiLmRegressor
     from downstream.estimators import BiLmVectorizer as BiLmVectorizer
     from downstream.predictors.tagger import RoleLabeler as RoleLabeler
     from downstream.predictors.tagger import Tagger as Tagger
+    from downstream.predictors.texts import TextLabeler as TextLabeler
+    from downstream.predictors.texts import TextRegressor as TextRegressor
     from downstream.texts.labelled import LabelledTexts as LabelledTexts
     from downstream.texts.labelled import read_labelled as read_labelled
 
 _MODULES = {
     "BiLmClassifier": "downstream.estimators",
+    "BiLmRegressor": "downstream.estimators",
     "BiLmVectorizer": "downstream.estimators",
     "LabelledTexts": "downstream.texts.labelled",
     "RoleLabeler": "downstream.predictors.tagger",
     "Tagger": "downstream.predictors.tagger",
     "TextClassifier": "downstream.classifier",
+    "TextLabeler": "downstream.predictors.texts",
+    "TextRegressor": "downstream.predictors.texts",
     "read_labelled": "downstream.texts.labelled",
 }
 
 __all__ = [
     "BiLmClassifier",
+    "BiLmRegressor",
     "BiLmVectorizer",
     "LabelledTexts",
     "RoleLabeler",
     "Tagger",
     "TextClassifier",
+    "TextLabeler",
+    "TextRegressor",
     "read_labelled",
 ]
 

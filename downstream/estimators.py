@@ -1,6 +1,6 @@
-"""scikit-learn estimators on a frozen biLM: raw texts in, vectors or classes out.
+"""scikit-learn estimators on a frozen biLM: raw texts in, vectors, classes or numbers out.
 
-Both work with Pipeline, cross_val_score and GridSearchCV. The model is given by its path and loaded
+All work with Pipeline, cross_val_score and GridSearchCV. The model is given by its path and loaded
 once per process, so copies are cheap. Nearly all of the cost is the biLM's pass over the texts,
 which every `fit` repeats; `python -m downstream.classify` compares many heads after a single pass.
 """
@@ -13,33 +13,39 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from sklearn.base import ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags, assert_all_finite, check_consistent_length, check_random_state
+from sklearn.base import (
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
+from sklearn.utils import Tags, assert_all_finite, check_consistent_length
 from sklearn.utils import column_or_1d as one_dimensional
 from sklearn.utils.multiclass import check_classification_targets
 
-from bilm.errors import CorpusError
-from bilm.files.sections import parse_section
-from bilm.model.devices import copy_module_to
 from bilm.model.precision import Precision
-from downstream.features.batches import Examples, FeatureShape, Ids, PooledSource, Subset
+from downstream.features.batches import Ids
 from downstream.features.text_estimator import TextEstimator
 from downstream.features.texts_to_layers import poolings_of
 from downstream.heads.mixes import layer_shares
-from downstream.heads.text_model import TextModel
-from downstream.settings.mix_kinds import MixKind
+from downstream.heads.text_targets import Outputs, TargetRecord
 from downstream.settings.sections import (
     DEFAULT_EPOCHS,
     DEFAULT_HIDDEN_DIM,
     DEFAULT_LEARNING_RATE,
+    DEFAULT_LONG_TEXTS,
     DEFAULT_MAX_WORDS,
     DEFAULT_VALIDATION_SHARE,
     HeadTraining,
+    LongTexts,
 )
-from downstream.tasks.classification import split_validation
-from downstream.texts.estimator_inputs import Texts, with_python_numbers
-from downstream.training.fit import fit, predict_probabilities
+from downstream.texts.estimator_inputs import (
+    Texts,
+    as_indicators,
+    as_numbers,
+    is_indicator_matrix,
+)
+from downstream.training.head_estimator import HeadEstimator
 
 Labels = Sequence[Any] | npt.NDArray[Any]
 
@@ -57,7 +63,8 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             concatenated), or one share per layer for a weighted sum.
         pooling: "mean", "max" or "mean_max" (both, concatenated) over the words. As in the heads of
             `downstream.classify`, each layer is pooled first, then mixed.
-        max_words: longer texts are truncated.
+        max_words: words that the biLM reads at once.
+        long_texts: "windows" to read longer texts in several windows, or "cut" to truncate them.
         tokenizer: "whitespace" or "moses", for a model that does not record its tokenizer.
         device: such as "cpu" or "cuda:1"; by default, the GPU if there is one, else the CPU.
         precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
@@ -70,6 +77,7 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         mix: str | Sequence[float] = "average",
         pooling: str = "mean",
         max_words: int = DEFAULT_MAX_WORDS,
+        long_texts: LongTexts = DEFAULT_LONG_TEXTS,
         tokenizer: str | None = None,
         device: str | None = None,
         precision: Precision = "float32",
@@ -78,6 +86,7 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         self.mix = mix
         self.pooling = pooling
         self.max_words = max_words
+        self.long_texts = long_texts
         self.tokenizer = tokenizer
         self.device = device
         self.precision = precision
@@ -106,36 +115,8 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         return mixed.reshape(len(texts), -1)  # (texts, poolings * outputs * dim)
 
 
-class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
-    """A classifier of raw texts: a frozen biLM, a mix of its pooled layers, and a head.
-
-    The head is that of `downstream.classify`, with the same defaults, and is trained in the same
-    way: with AdamW, keeping the weights of the epoch with the best validation accuracy. The same
-    `random_state` gives the same result; an integer is the `--seed` of `downstream.classify`.
-
-    Args:
-        model: the path of a model directory, a run, or a directory of published files.
-        mix: "trainable", "frozen", "learned", "average", "top" or "layer:K".
-        pooling: "mean", "max" or "mean_max" (both, concatenated) over the words.
-        penalty: lambda in `lambda * ||w||^2`, on the weights of a trainable mix.
-        epochs: the maximum number of epochs.
-        learning_rate: the peak; it decays to 0 in the last epoch.
-        batch_size: texts per step; by default 512, or less for small data sets.
-        dropout: dropout rate of the text's vector.
-        weight_decay: weight decay of the head.
-        hidden_dim: width of the hidden layer before the output; 0 for none.
-        validation_share: share of each class that is used to choose the epoch and not for training.
-            With None, or if no class has two texts, all texts are used for both.
-        patience: stop after this many epochs without improvement.
-        max_words: longer texts are truncated.
-        tokenizer: "whitespace" or "moses", for a model that does not record its tokenizer.
-        device: such as "cpu" or "cuda:1"; by default, the GPU if there is one, else the CPU.
-        precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
-        random_state: determines initial weights, batch order, dropout and the validation texts.
-
-    Attributes after `fit`: `classes_`, `head_`, `history_` (per epoch), `mix_shares_` (of each
-    layer), `n_iter_` (epochs).
-    """
+class _BiLmHead(HeadEstimator):
+    """The parameters of the estimators with a head."""
 
     def __init__(
         self,
@@ -153,6 +134,7 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         validation_share: float | None = DEFAULT_VALIDATION_SHARE,
         patience: int = _DEFAULTS.train.patience,
         max_words: int = DEFAULT_MAX_WORDS,
+        long_texts: LongTexts = DEFAULT_LONG_TEXTS,
         tokenizer: str | None = None,
         device: str | None = None,
         precision: Precision = "float32",
@@ -171,75 +153,89 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         self.validation_share = validation_share
         self.patience = patience
         self.max_words = max_words
+        self.long_texts = long_texts
         self.tokenizer = tokenizer
         self.device = device
         self.precision = precision
         self.random_state = random_state
 
+
+class BiLmClassifier(ClassifierMixin, _BiLmHead):  # type: ignore[misc]
+    """A classifier of raw texts: a frozen biLM, a mix of its pooled layers, and a head.
+
+    The head is that of `downstream.classify`, with the same defaults, and is trained in the same
+    way: with AdamW, keeping the weights of the epoch with the best validation accuracy. The same
+    `random_state` gives the same result; an integer is the `--seed` of `downstream.classify`.
+
+    `y` has one class per text, or any number of labels: an indicator matrix (texts, labels) of 0
+    and 1. Labels have a sigmoid each and are predicted from a probability of 0.5 on; the epoch is
+    chosen by micro F1.
+
+    Args:
+        model: the path of a model directory, a run, or a directory of published files.
+        mix: "trainable", "frozen", "learned", "average", "top" or "layer:K".
+        pooling: "mean", "max" or "mean_max" (both, concatenated) over the words.
+        penalty: lambda in `lambda * ||w||^2`, on the weights of a trainable mix.
+        epochs: the maximum number of epochs.
+        learning_rate: the peak; it decays to 0 in the last epoch.
+        batch_size: texts per step; by default 512, or less for small data sets.
+        dropout: dropout rate of the text's vector.
+        weight_decay: weight decay of the head.
+        hidden_dim: width of the hidden layer before the output; 0 for none.
+        validation_share: share of each class that is used to choose the epoch and not for training.
+            With None, or if no class has two texts, all texts are used for both.
+        patience: stop after this many epochs without improvement.
+        max_words: words that the biLM reads at once.
+        long_texts: "windows" to read longer texts in several windows, or "cut" to truncate them.
+        tokenizer: "whitespace" or "moses", for a model that does not record its tokenizer.
+        device: such as "cpu" or "cuda:1"; by default, the GPU if there is one, else the CPU.
+        precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
+        random_state: determines initial weights, batch order, dropout and the validation texts.
+
+    Attributes after `fit`: `classes_` (for labels, their numbers from 0), `head_`, `history_` (per
+    epoch), `mix_shares_` (of each layer), `multilabel_`, `n_iter_` (epochs).
+    """
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def fit(self, X: Texts, y: Labels) -> Self:
         """Read the texts once, and train the mix and the head."""
         texts = self._check_texts(X, reset=True)
-        labels = self._check_labels(y, texts)
-        embedder = self._check_reading()
-        seed = self._seed()
-        train, validation = self._split(labels, seed)
-        settings = self._settings(seed)
-        source = PooledSource(self._read(texts, embedder), self.pooling)
-        device = embedder.device
-        devices = [] if device.type == "cpu" else [torch.empty(0, device=device).get_device()]
-        with torch.random.fork_rng(devices, device_type=device.type):
-            torch.manual_seed(seed)
-            self.head_ = TextModel(
-                MixKind.parse(self.mix),
-                settings.mix,
-                settings.head,
-                FeatureShape(
-                    embedder.num_layers,
-                    embedder.dim,
-                    num_poolings=len(poolings_of(self.pooling)),
-                ),
-                num_classes=len(self.classes_),
-                seed=seed,
-            ).to(device)
-            self.history_ = fit(
-                self.head_,
-                Examples(Subset(source, train), labels[train]),
-                Examples(Subset(source, validation), labels[validation]),
-                settings,
-                seed,
-            )
-        self.head_.cpu().eval()  # a fitted estimator can be pickled and used on any machine
-        self.n_iter_ = len(self.history_.train_loss)
-        self.mix_shares_ = self.head_.shares().get("input")
-        self._remember_model()
-        return self
+        self._require_targets(y)
+        if is_indicator_matrix(y):
+            labels = as_indicators(y)
+            check_consistent_length(texts, labels)
+            self.classes_ = np.arange(labels.shape[1])
+            self.multilabel_ = True
+            target = TargetRecord(kind="multilabel")
+            strata = np.zeros(len(texts), dtype=np.int64)
+            return self._fit_head(texts, labels, strata, Outputs(labels.shape[1], target))
+        self.multilabel_ = False
+        ids = self._check_labels(y, texts)
+        return self._fit_head(texts, ids, ids, Outputs(len(self.classes_), TargetRecord()))
 
     def predict_proba(self, X: Texts) -> npt.NDArray[np.float32]:
-        """Return the probability of each class (texts, classes), in the order of `classes_`."""
-        embedder = self._fitted_model()
-        texts = self._check_texts(X, reset=False)
-        source = PooledSource(self._read(texts, embedder), self.pooling)
-        return predict_probabilities(copy_module_to(self.head_, embedder.device), source)
+        """Return the probability of each class or label, in the order of `classes_`."""
+        predictions = self._predictions(X)
+        probabilities: npt.NDArray[np.float32] = (
+            predictions["probability"] if self.multilabel_ else predictions
+        )
+        return probabilities
 
     def predict(self, X: Texts) -> npt.NDArray[Any]:
-        """Return the most probable class of each text."""
-        probabilities = self.predict_proba(X)
-        chosen: npt.NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
+        """Return the most probable class of each text, or the indicator matrix of its labels."""
+        predictions = self._predictions(X)
+        if self.multilabel_:
+            indicators: npt.NDArray[np.int64] = predictions["chosen"].astype(np.int64)
+            return indicators
+        chosen: npt.NDArray[Any] = self.classes_[predictions.argmax(axis=1)]
         return chosen
 
-    def _seed(self) -> int:
-        """Return the seed of a head; an integer `random_state` is used as it is, like `--seed`."""
-        generator = check_random_state(self.random_state)
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(generator.randint(2**31 - 1))
-
-    def _check_labels(self, y: Labels | None, texts: list[str]) -> Ids:
+    def _check_labels(self, y: Labels, texts: list[str]) -> Ids:
         """Set `classes_`, and return the labels as indices into it."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
         labels = one_dimensional(y, warn=True)
         if labels.dtype.kind == "f":
             assert_all_finite(labels)
@@ -250,31 +246,26 @@ class BiLmClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             raise ValueError(f"y has only one class, {self.classes_[0]!r}; at least two are needed")
         return ids.astype(np.int64)
 
-    def _split(self, labels: Ids, seed: int) -> tuple[Ids, Ids]:
-        everything = np.arange(len(labels))
-        if self.validation_share is None:
-            return everything, everything
-        try:
-            return split_validation(labels, self.validation_share, seed)
-        except CorpusError:  # no class has two texts
-            return everything, everything
 
-    def _settings(self, seed: int) -> HeadTraining:
-        """Return the parameters as validated training settings."""
-        tree = {
-            "mix": {"kinds": [self.mix], "penalty": self.penalty},
-            "head": {
-                "kind": self.pooling,
-                "dropout": self.dropout,
-                "hidden_dim": self.hidden_dim,
-            },
-            "train": {
-                "seed": seed,
-                "epochs": self.epochs,
-                "patience": self.patience,
-                "batch_size": self.batch_size,
-                "learning_rate": self.learning_rate,
-                "weight_decay": self.weight_decay,
-            },
-        }
-        return parse_section(HeadTraining, with_python_numbers(tree), type(self).__name__)
+class BiLmRegressor(RegressorMixin, _BiLmHead):  # type: ignore[misc]
+    """A regressor of raw texts: a frozen biLM, a mix of its pooled layers, and a head.
+
+    The head is that of `downstream.classify --target regression`. `y` has one number per text. The
+    parameters and attributes are those of `BiLmClassifier`, without `classes_`; the epoch is chosen
+    by the error on a share of all texts, and `score` returns R^2, as for other regressors.
+    """
+
+    def fit(self, X: Texts, y: Labels) -> Self:
+        """Read the texts once, and train the mix and the head."""
+        texts = self._check_texts(X, reset=True)
+        self._require_targets(y)
+        numbers = as_numbers(y)
+        check_consistent_length(texts, numbers)
+        strata = np.zeros(len(texts), dtype=np.int64)
+        outputs = Outputs(1, TargetRecord(kind="regression"))
+        return self._fit_head(texts, numbers, strata, outputs)
+
+    def predict(self, X: Texts) -> npt.NDArray[np.float32]:
+        """Return the predicted number of each text."""
+        numbers: npt.NDArray[np.float32] = self._predictions(X)
+        return numbers

@@ -2,11 +2,12 @@
 
 The head is one of `downstream.classify`, `downstream.tag` or `downstream.srl`. The output has one
 record per text, in the order of the input: for a classifier, a row of a .csv or .jsonl file with
-the class, its probability, and the probability of each class; for a tagger, a line of a .jsonl file
-with the words, their tags and the spans, or a .tsv file of words and tags; for semantic roles, a
-line of a .jsonl file with the predicates and their arguments. Words and spans have character
-offsets. `--input -` reads one text per line from standard input until its end, and `--output -`
-writes .jsonl to standard output.
+the class, its probability, and the probability of each class (for several labels, the labels and
+the probability of each; for regression, a number); for a tagger, a line of a .jsonl file with the
+words, their tags and the spans, or a .tsv file of words and tags; for semantic roles, a line of a
+.jsonl file with the predicates and their arguments. Words and spans have character offsets.
+`--input -` reads one text per line from standard input until its end, and `--output -` writes
+.jsonl to standard output.
 """
 
 from __future__ import annotations
@@ -101,7 +102,11 @@ def standard_input_lines() -> Iterator[str]:
 
 def _classify(directory: Path, places: Places, texts: Sequence[str], suffix: str) -> str:
     from downstream.classifier import TextClassifier
+    from downstream.heads.saved_head import Description
+    from downstream.predictors.text_records import target_predictions
 
+    if Description.read(directory).target.kind != "class":
+        return target_predictions(directory, places, texts, suffix)
     classifier = TextClassifier.from_pretrained(directory, **asdict(places))
     return _predictions(suffix, classifier.classes, classifier.predict_proba(texts, progress=None))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,8 @@ from bilm.text.tokenizers import (
     require_tokenizer,
 )
 from downstream.features.loaded_models import digest_at, embedder_at
-from downstream.features.texts_to_layers import pooled_layers
-from downstream.settings.sections import POOLED_HEADS
+from downstream.features.texts_to_layers import TextReading, pooled_layers
+from downstream.settings.sections import POOLED_HEADS, LongTexts
 from downstream.texts.estimator_inputs import Texts, as_texts, check_at_least, check_one_of
 
 
@@ -31,6 +32,7 @@ class TextEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     model: Path | str | None
     pooling: str
     max_words: int
+    long_texts: LongTexts
     tokenizer: str | None
     device: str | None
     precision: Precision
@@ -57,6 +59,7 @@ class TextEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             )
         check_one_of("pooling", self.pooling, POOLED_HEADS)
         check_at_least("max_words", self.max_words, 1)
+        check_one_of("long_texts", self.long_texts, get_args(LongTexts))
         embedder = embedder_at(self.model, self.device, self.precision)
         self._tokenizer(embedder)
         return embedder
@@ -78,8 +81,9 @@ class TextEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     def _read(self, texts: list[str], embedder: Embedder) -> npt.NDArray[np.float32]:
         """Return the pooled layers (texts, 2, layers, dim)."""
         tokenizer = self._tokenizer(embedder)
-        words = [tokenizer.tokenize(text)[: self.max_words] for text in texts]
-        return pooled_layers(embedder, words)
+        reading = TextReading(max_words=self.max_words, long_texts=self.long_texts)
+        words = [tokenizer.tokenize(text)[: reading.max_text_words] for text in texts]
+        return pooled_layers(embedder, words, self.max_words)
 
     def _tokenizer(self, embedder: Embedder) -> Tokenizer:
         if self.tokenizer is not None:

@@ -7,13 +7,15 @@ a mix of the layers' maxima, which is not the maximum of the mix.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from downstream.features.batches import Batch, FeatureShape, Ids
+from downstream.features.batches import Batch, FeatureShape
 from downstream.heads.encoders import AttentionHead, PooledHead, RecurrentHead
 from downstream.heads.head import Evaluation, MixedModel
 from downstream.settings.mix_kinds import MixKind
@@ -21,7 +23,7 @@ from downstream.settings.sections import HeadSettings, MixSettings
 
 Probabilities = npt.NDArray[np.float32]  # (texts, classes)
 
-_MIN_PROBABILITY = 1e-12
+MIN_PROBABILITY = 1e-12
 
 
 class TextModel(MixedModel):
@@ -67,10 +69,10 @@ class TextModel(MixedModel):
         probabilities: Probabilities = scores.softmax(dim=1).cpu().numpy()
         return probabilities
 
-    def evaluate(self, probabilities: Probabilities, labels: Ids) -> Evaluation:
+    def evaluate(self, probabilities: Probabilities, labels: npt.NDArray[Any]) -> Evaluation:
         """Compare decoded probabilities with the labels."""
         chosen = probabilities[np.arange(len(labels)), labels]
         return Evaluation(
-            loss=float(-np.log(np.maximum(chosen, _MIN_PROBABILITY)).mean()),
+            loss=float(-np.log(np.maximum(chosen, MIN_PROBABILITY)).mean()),
             accuracy=float((probabilities.argmax(axis=1) == labels).mean()),
         )

@@ -29,6 +29,10 @@ def _numbers(text: str) -> list[float]:
     return [float(number) for number in text.split(",")]
 
 
+def _threshold(text: str) -> float | str:
+    return text if text == "validation" else float(text)
+
+
 class Flag(NamedTuple):
     """A flag, and the path of its setting."""
 
@@ -66,6 +70,10 @@ _CLASSIFY_DATA = (
     Flag("--header", "data.header", None),
     Flag("--tokenized", "data.tokenized", None),
     Flag("--max-words", "data.max_words", int),
+    Flag("--long-texts", "data.long_texts"),
+    Flag("--target", "target.kind"),
+    Flag("--label-separator", "target.separator"),
+    Flag("--threshold", "target.threshold", _threshold),
 )
 MIX_FLAGS = (
     Flag("--mix", "mix.kinds", names),

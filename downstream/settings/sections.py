@@ -20,6 +20,10 @@ from downstream.settings.common import batch_size_for as batch_size_for
 
 HeadKind = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
 
+TargetKind = Literal["class", "multilabel", "regression"]
+
+LongTexts = Literal["windows", "cut"]
+
 POOLED_HEADS = ("mean", "max", "mean_max")
 RECURRENT_HEADS = ("bilstm", "gru")
 
@@ -30,6 +34,7 @@ DEFAULT_HIDDEN_DIM = {"pooled": 256, "words": 0}
 DEFAULT_EPOCHS = {"pooled": 12, "words": 6}
 
 DEFAULT_MAX_WORDS = 400
+DEFAULT_LONG_TEXTS: LongTexts = "windows"
 DEFAULT_VALIDATION_SHARE = 0.1
 
 
@@ -60,7 +65,30 @@ class DataSettings(Section):
     tokenized: bool = Field(
         False, description="the texts are tokenized, with spaces between words; skip the tokenizer"
     )
-    max_words: PositiveInt = Field(DEFAULT_MAX_WORDS, description="longer texts are truncated")
+    max_words: PositiveInt = Field(
+        DEFAULT_MAX_WORDS, description="words that the biLM reads at once; see --long-texts"
+    )
+    long_texts: LongTexts = Field(
+        DEFAULT_LONG_TEXTS,
+        description="read texts of more than --max-words words in several windows (windows), or "
+        "truncate them (cut)",
+    )
+
+
+class TargetSettings(Section):
+    """What is predicted for a text."""
+
+    kind: TargetKind = Field(
+        "class",
+        description="what is predicted: one class per text, any number of labels (multilabel), or "
+        "a number (regression)",
+    )
+    separator: Name = Field("|", description="separator of the labels of a text, for multilabel")
+    threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["validation"] = Field(
+        0.5,
+        description="a label with at least this probability is predicted, for multilabel; "
+        "`validation` chooses it on the validation texts",
+    )
 
 
 class HeadSettings(WordVectorSettings):
@@ -151,6 +179,7 @@ class BaselineSettings(TaskSettings):
     """The settings of `downstream.baselines`: an experiment in which a biLM is optional."""
 
     data: DataSettings
+    target: TargetSettings = TargetSettings()
     head: HeadSettings = HeadSettings()
     finetune: FineTuneSettings = FineTuneSettings()
 
@@ -165,6 +194,13 @@ class BaselineSettings(TaskSettings):
             raise ConfigError(
                 "--finetune is supported only by downstream.classify; run that first, and pass "
                 "its fine-tuned model as --model"
+            )
+
+    def reject_other_targets(self) -> None:
+        """Raise ConfigError unless texts have classes; only `downstream.classify` has others."""
+        if self.target.kind != "class":
+            raise ConfigError(
+                f"--target is {self.target.kind}; it is supported only by downstream.classify"
             )
 
     def without_vectors(self) -> Self:
