@@ -60,8 +60,8 @@ def score_label_sets(
     """Compare the predicted labels with the true ones; both are (texts, labels)."""
     truth = labels > 0
     by_label = {name: _one_label(truth[:, i], chosen[:, i]) for i, name in enumerate(names)}
-    occurs = (truth | chosen).any(axis=0).tolist()
-    f1 = [scores.f1 for scores, o in zip(by_label.values(), occurs, strict=True) if o]
+    occurring = truth | chosen
+    f1 = [s.f1 for i, s in enumerate(by_label.values()) if occurring[:, i].any()]
     together = _one_label(truth.ravel(), chosen.ravel())
     return LabelSetScores(
         micro_f1=together.f1,
