@@ -47,7 +47,6 @@ LADDERS = {
         "training",
         "reports",
         "predictors",
-        "classifier",
         "estimators",
         "baselines",
         "analyses",
