@@ -15,16 +15,14 @@ import numpy as np
 from bilm.errors import CorpusError
 from downstream.settings.sections import BaselineSettings, Settings
 from downstream.tasks.scores import Scores, score
-from downstream.tasks.splits import SPLITS as SPLITS
-from downstream.tasks.text_task import Split as Split
 from downstream.tasks.text_task import (
+    Split,
     TextTask,
     make_splits,
     read_files,
     sorted_names,
     text_columns,
 )
-from downstream.tasks.text_task import split_validation as split_validation
 from downstream.texts.labelled import Ids, LabelledTexts, read_labelled
 
 if TYPE_CHECKING:
