@@ -43,6 +43,7 @@ def classify(settings: Settings, progress: bool | None = None) -> str:
     from downstream.tasks.targets import read_text_task
     from downstream.training.experiment import run
 
+    settings = settings.with_target_defaults()
     check_free(Path(settings.output), FORMAT, settings.overwrite)
     choose_device(settings.device)  # reject a device that does not exist
     task: Any = read_text_task(settings)

@@ -38,6 +38,7 @@ from downstream.settings.sections import (
     DEFAULT_VALIDATION_SHARE,
     HeadTraining,
     LongTexts,
+    regression_mix,
 )
 from downstream.texts.estimator_inputs import (
     Texts,
@@ -264,6 +265,10 @@ class BiLmRegressor(RegressorMixin, _BiLmHead):  # type: ignore[misc]
         strata = np.zeros(len(texts), dtype=np.int64)
         outputs = Outputs(1, TargetRecord(kind="regression"))
         return self._fit_head(texts, numbers, strata, outputs)
+
+    def _settings(self, seed: int) -> HeadTraining:
+        settings = super()._settings(seed)
+        return settings.model_copy(update={"mix": regression_mix(settings.mix)})
 
     def predict(self, X: Texts) -> npt.NDArray[np.float32]:
         """Return the predicted number of each text."""

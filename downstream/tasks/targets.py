@@ -96,8 +96,12 @@ def read_label_set_task(settings: Settings) -> LabelSetTask:
             "the label column"
         )
     rows = {name: _indicators(file, names) for name, file in files.items()}
-    strata = np.zeros(len(rows["train"]), dtype=np.int64)
-    return LabelSetTask(files, names, make_splits(rows, strata, settings))
+    splits = make_splits(rows, np.zeros(len(rows["train"]), dtype=np.int64), settings)
+    if len(splits["train"]) < 2:
+        raise CorpusError(
+            f"{files['train'].source} has only one text for training; at least two are needed"
+        )
+    return LabelSetTask(files, names, splits)
 
 
 def _indicators(data: TargetTexts[tuple[str, ...]], names: tuple[str, ...]) -> Indicators:

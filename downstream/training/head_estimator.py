@@ -49,6 +49,8 @@ class HeadEstimator(TextEstimator):
         self, texts: list[str], targets: npt.NDArray[Any], strata: Ids, outputs: Outputs
     ) -> Self:
         """Read the texts once, and train the mix and the head; a share of `strata` is held out."""
+        if len(texts) < 2:
+            raise ValueError("there is only 1 sample; at least two texts are required")
         embedder = self._check_reading()
         seed = self._seed()
         train, validation = self._split(strata, seed)
@@ -107,9 +109,10 @@ class HeadEstimator(TextEstimator):
         if self.validation_share is None:
             return everything, everything
         try:
-            return split_validation(strata, self.validation_share, seed)
+            train, validation = split_validation(strata, self.validation_share, seed)
         except CorpusError:  # no class has two texts
             return everything, everything
+        return (train, validation) if len(train) > 1 else (everything, everything)
 
     def _settings(self, seed: int) -> HeadTraining:
         """Return the parameters as validated training settings."""

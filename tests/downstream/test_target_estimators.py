@@ -70,6 +70,7 @@ def test_regressor_fits_numbers(model: Path) -> None:
     regressor = BiLmRegressor(model, **PARAMETERS).fit(texts, numbers)
     predicted = regressor.predict(new)
     assert np.corrcoef(predicted, expected)[0, 1] > 0.8
+    assert regressor.score(new, expected) > 0.6
     errors = np.square(predicted - expected).sum() / np.square(expected - np.mean(expected)).sum()
     assert regressor.score(new, expected) == pytest.approx(1 - errors, abs=1e-5)
     copy = pickle.loads(pickle.dumps(regressor))
@@ -143,3 +144,12 @@ def test_vectors_of_long_texts_are_those_of_windows(model: Path) -> None:
     np.testing.assert_allclose(windows.predict(long), windows.predict(texts), atol=1e-4)
     np.testing.assert_allclose(cut.predict(long), cut.predict(texts), atol=1e-4)
     np.testing.assert_allclose(windows.predict(long), cut.predict(long), atol=1e-4)
+
+
+def test_two_texts_are_used_for_training_and_validation(model: Path) -> None:
+    regressor = BiLmRegressor(model, epochs=2).fit(["a bank", "the river"], [1.0, 2.0])
+    assert regressor.predict(["a bank"]).shape == (1,)
+    with pytest.raises(ValueError, match="only 1 sample"):
+        BiLmRegressor(model).fit(["a bank"], [1.0])
+    with pytest.raises(ValueError, match="only 1 sample"):
+        BiLmClassifier(model).fit(["a bank"], [[1, 0]])

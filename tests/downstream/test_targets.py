@@ -71,6 +71,7 @@ def results(place: Path, output: str) -> dict[str, Any]:
 
 def test_reports_labels(place: Path) -> None:
     tree = results(place, "multilabel")
+    assert tree["settings"]["mix"]["dropout"] == 0.1
     assert {path.name for path in (place / "multilabel").iterdir()} == FILES | {"labels.png"}
     assert tree["labels"] == ["money", "river", "sport"]
     assert tree["texts"] == {"train": 270, "validation": 30, "test": 60}
@@ -86,6 +87,7 @@ def test_reports_labels(place: Path) -> None:
 
 def test_reports_numbers(place: Path) -> None:
     tree = results(place, "regression")
+    assert tree["settings"]["mix"]["dropout"] == 0
     assert {path.name for path in (place / "regression").iterdir()} == FILES | {"numbers.png"}
     scores = tree["outcomes"][0]["scores"]["test"]
     assert scores["r2"] > 0.8
@@ -174,6 +176,7 @@ def test_predict_reads_standard_input(place: Path, target: str) -> None:
         ("multilabel", ["--test", "unknown.csv"], r"unknown\.csv has labels .* 'lake' \(2 times\)"),
         ("multilabel", ["--train", "none.csv"], r"no text of .*none\.csv has a label"),
         ("regression", ["--train", "constant.csv"], r"constant\.csv have the number 3"),
+        ("multilabel", ["--train", "two.csv"], r"two\.csv has only one text for training"),
         ("multilabel", ["--target", "several"], "target.kind"),
     ],
 )
@@ -183,6 +186,7 @@ def test_rejects_invalid_targets(
     monkeypatch.chdir(place)
     write_csv(place / "unknown.csv", [("lake|river", "a"), ("lake", "b")])
     write_csv(place / "none.csv", [("", "a"), ("", "b")])
+    write_csv(place / "two.csv", [("river|money|sport", "a"), ("", "b")])
     write_csv(place / "constant.csv", [("3", "a b"), ("3.0", "b"), ("3", "c")])
     with pytest.raises(BilmError, match=message):
         classify(flags(place, target, f"--output={place / 'mistake'}", *more))
