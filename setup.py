@@ -16,5 +16,6 @@ setup(
         "bilm.kernels": ["kernels.c", "lstm_layer.h"],
         "bilm.configs": ["*.json"],
         "bilm.models": ["*/*"],
+        "downstream.explorer": ["page/*"],
     },
 )

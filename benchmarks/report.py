@@ -38,6 +38,8 @@ COMMANDS = [
     ["step.py", "--config", "configs/big.json", "--vocabulary", "793471", "--steps", "5"],
     ["loader.py"],
     ["inference.py", "--sentences", "300", "--rounds", "3"],
+    ["serving.py"],
+    ["search.py"],
     ["build_corpus.py", "--words", "3000000"],
     ["scaling.py"],
     ["deepspeed_step.py"],

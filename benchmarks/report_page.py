@@ -6,7 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from report_plot import plot
-from report_runs import build_part, contention_part, deepspeed_part, inference_part
+from report_runs import (
+    build_part,
+    contention_part,
+    deepspeed_part,
+    inference_part,
+    search_part,
+    serving_part,
+)
 from report_table import RATIO_HEAD, Figure, json_lines, ratio, seconds, table
 
 INTRODUCTION = """\
@@ -253,6 +260,8 @@ PARTS: dict[str, Callable[[list[Figure]], list[str]]] = {
     "contention": contention_part,
     "scaling": scaling_part,
     "inference": inference_part,
+    "serving": serving_part,
+    "search": search_part,
     "build_corpus": build_part,
     "loader": loader_part,
 }

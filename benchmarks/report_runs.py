@@ -1,10 +1,10 @@
 """The sections of docs/performance.md on whole programs: runs under `deepspeed`, contention,
-inference, and building a corpus. Each is empty until its figures exist.
+inference, the service, and building a corpus. Each is empty until its figures exist.
 """
 
 from __future__ import annotations
 
-from report_table import RATIO_HEAD, Figure, json_lines, ratio, table
+from report_table import RATIO_HEAD, Figure, json_lines, ratio, seconds, table
 
 
 def deepspeed_part(figures: list[Figure]) -> list[str]:
@@ -64,6 +64,41 @@ def inference_part(figures: list[Figure]) -> list[str]:
     ratios = [(f["name"], f["than"], *ratio(f)) for f in figures if "than" in f]
     tables = [table(("", "compared with", *RATIO_HEAD), ratios)] if ratios else []
     return ["## Inference", *tables, json_lines(f for f in figures if "than" not in f)]
+
+
+def serving_part(figures: list[Figure]) -> list[str]:
+    """Return the section on the service under load, and its memory."""
+    speeds = [
+        (
+            f["contender"],
+            f"{f['words_per_second']:,}",
+            seconds(f["median_seconds"]) if "median_seconds" in f else "",
+            seconds(f["seconds_99"]) if "seconds_99" in f else "",
+            f.get("wrong_answers", ""),
+        )
+        for f in figures
+        if "contender" in f
+    ]
+    ratios = [(f["name"], f["than"], *ratio(f)) for f in figures if "than" in f]
+    memory = [
+        (f"{f['requests']:,}", ", ".join(map(str, f["memory_mib"])), f["wrong_answers"])
+        for f in figures
+        if "memory_mib" in f
+    ]
+    return [
+        "## Service",
+        "`bilm serve` with english-small; each request embeds one sentence. The clients run on the "
+        "same cores. An answer is wrong if it differs in any bit from the answer to the request "
+        "alone.",
+        table(("", "words/s", "median time", "99th percentile", "wrong answers"), speeds),
+        table(("", "compared with", *RATIO_HEAD), ratios),
+        table(("requests", "MiB after each tenth of them", "wrong answers"), memory),
+    ]
+
+
+def search_part(figures: list[Figure]) -> list[str]:
+    """Return the section on the search for nearest occurrences."""
+    return ["## Search in an index", json_lines(figures)]
 
 
 def build_part(figures: list[Figure]) -> list[str]:

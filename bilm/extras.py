@@ -24,6 +24,8 @@ EXTRAS = {
     "matplotlib": "downstream",
     "scipy": "downstream",
     "sklearn": "downstream",
+    "fastapi": "serve",
+    "uvicorn": "serve",
 }
 
 TRAINING = tuple(module for module, extra in EXTRAS.items() if extra == "train")

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from downstream.classifier import TextClassifier as TextClassifier
     from downstream.estimators import BiLmClassifier as BiLmClassifier
     from downstream.estimators import BiLmRegressor as BiLmRegressor
     from downstream.estimators import BiLmVectorizer as BiLmVectorizer
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from downstream.predictors.pairs import PairClassifier as PairClassifier
     from downstream.predictors.tagger import RoleLabeler as RoleLabeler
     from downstream.predictors.tagger import Tagger as Tagger
-    from downstream.predictors.texts import TextClassifier as TextClassifier
     from downstream.predictors.texts import TextLabeler as TextLabeler
     from downstream.predictors.texts import TextRegressor as TextRegressor
     from downstream.texts.labelled import LabelledTexts as LabelledTexts
@@ -36,7 +36,7 @@ _MODULES = {
     "QuestionAnswerer": "downstream.predictors.answerer",
     "RoleLabeler": "downstream.predictors.tagger",
     "Tagger": "downstream.predictors.tagger",
-    "TextClassifier": "downstream.predictors.texts",
+    "TextClassifier": "downstream.classifier",
     "TextLabeler": "downstream.predictors.texts",
     "TextRegressor": "downstream.predictors.texts",
     "read_labelled": "downstream.texts.labelled",

@@ -251,10 +251,6 @@ class BiLmRegressor(RegressorMixin, _BiLmHead):  # type: ignore[misc]
         settings = super()._settings(seed)
         return settings.model_copy(update={"mix": regression_mix(settings.mix)})
 
-    def _settings(self, seed: int) -> HeadTraining:
-        settings = super()._settings(seed)
-        return settings.model_copy(update={"mix": regression_mix(settings.mix)})
-
     def predict(self, X: Texts) -> npt.NDArray[np.float32]:
         """Return the predicted number of each text."""
         numbers: npt.NDArray[np.float32] = self._predictions(X)

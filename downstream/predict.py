@@ -78,7 +78,7 @@ def _prepare(arguments: argparse.Namespace) -> Callable[[Places, str], str]:
     _check_output(output, (".csv", ".jsonl"))
     if (head / PAIR_FILE).exists():
         return partial(records.classify_pairs, head, _read_pairs(arguments))
-    return partial(records.classify, head, _read_texts(arguments))
+    return partial(_classify, head, _read_texts(arguments))
 
 
 def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
@@ -133,6 +133,17 @@ def standard_input_lines() -> Iterator[str]:
         if not line.strip():
             raise CorpusError(f"standard input, line {number} is empty; remove it")
         yield line
+
+
+def _classify(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
+    from downstream.classifier import TextClassifier
+    from downstream.heads.saved_head import Description
+
+    if Description.read(directory).target.kind != "class":
+        return records.text_targets(directory, texts, places, suffix)
+    classifier = TextClassifier.open(directory, places)
+    probabilities = classifier.predict_proba(texts, progress=None)
+    return records.classes(suffix, classifier.classes, probabilities)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

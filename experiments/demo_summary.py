@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
+import shlex
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +75,21 @@ def main() -> int:
     if not is_ahead:
         print("\nThe recommended classifier is not ahead of the others, which is unexpected.")
         return 1
+    print("\nTo explore the model and the classifier in a browser:")
+    print(page_command(directory))
     return 0
+
+
+def page_command(directory: Path) -> str:
+    """Return the command that opens the page of the explorer on the results of the demo."""
+    python = os.path.relpath(sys.executable)
+    flags = {
+        "--model": directory / "run",
+        "--text": directory / "text" / "heldout.txt",
+        "--classifier": directory / "classifier",
+    }
+    words = [python, "-m", "bilm", "explore", *(str(w) for pair in flags.items() for w in pair)]
+    return shlex.join(words)
 
 
 def _read(path: Path) -> str:

@@ -47,9 +47,11 @@ LADDERS = {
         "training",
         "reports",
         "predictors",
+        "classifier",
         "estimators",
         "baselines",
         "analyses",
+        "explorer",
     ),
 }
 TORCH_FREE_PACKAGES = ("bilm/files", "bilm/text", "bilm/corpus", "data_tools")

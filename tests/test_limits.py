@@ -16,6 +16,7 @@ MAX_FUNCTION_LINES = 50
 MAX_PARAMETERS = 6
 MAX_FILE_LINES = 300
 MAX_TOP_LEVEL_MODULES = 8  # directly in bilm/
+PAGE = ROOT / "downstream" / "explorer" / "page"
 NOT_COUNTED = {"self", "cls", "ctx"}
 # The constructors of scikit-learn estimators have one parameter per setting.
 ESTIMATORS = ("downstream/estimators.py", "downstream/predictors/pair_estimator.py")
@@ -62,6 +63,12 @@ def test_functions_are_small(path: Path) -> None:
 def test_files_are_small(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= MAX_FILE_LINES, f"{lines} lines; split it by subject"
+
+
+@pytest.mark.parametrize("path", sorted(PAGE.iterdir()), ids=relative)
+def test_files_of_the_page_are_small(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= MAX_FILE_LINES, f"{len(lines)} lines; split it by subject"
 
 
 @pytest.mark.parametrize("path", sources(*LIBRARY_PACKAGES), ids=relative)

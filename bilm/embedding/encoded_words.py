@@ -37,6 +37,7 @@ class EncodedWords:
         encoder: the encoder of the model, or a copy of it on another device. The table is on its
             device.
         precision: the precision of the encoder's matrix products.
+        words_per_call: the number of words that the encoder computes in one call.
     """
 
     def __init__(
@@ -45,9 +46,11 @@ class EncodedWords:
         capacity: int,
         encoder: nn.Module | None = None,
         precision: Precision = "float32",
+        words_per_call: int = MAX_WORDS_PER_CALL,
     ) -> None:
         check_vocabulary(pretrained.model.config, pretrained.vocabulary)
         self.capacity = capacity
+        self.words_per_call = words_per_call
         self.num_encoded = 0  # words that the encoder has computed so far
         self._pretrained = pretrained
         self._encoder = pretrained.model.encoder if encoder is None else encoder
@@ -63,7 +66,8 @@ class EncodedWords:
 
     def __reduce__(self) -> tuple[type[EncodedWords], tuple[object, ...]]:
         """Copy or pickle without the table and the lock."""
-        return EncodedWords, (self._pretrained, self.capacity, self._encoder, self._precision)
+        arguments = (self._pretrained, self.capacity, self._encoder, self._precision)
+        return EncodedWords, (*arguments, self.words_per_call)
 
     @torch.inference_mode()
     def add(self, words: Iterable[str]) -> None:
@@ -127,8 +131,8 @@ class EncodedWords:
         return np.fromiter(map(self._slots.__getitem__, words), np.int64, len(words))
 
     def _encode(self, words: list[str]) -> None:
-        for start in range(0, len(words), MAX_WORDS_PER_CALL):
-            part = words[start : start + MAX_WORDS_PER_CALL]
+        for start in range(0, len(words), self.words_per_call):
+            part = words[start : start + self.words_per_call]
             weight = next(self._encoder.parameters())
             config, vocabulary = self._pretrained.model.config, self._pretrained.vocabulary
             ids = encoder_input(part, config, vocabulary).long()

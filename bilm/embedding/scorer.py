@@ -19,6 +19,7 @@ from torch import Tensor
 from bilm.embedding.scores import (
     Direction,
     PositionCollector,
+    ScoreChoice,
     ScoreCollector,
     SentenceScore,
     Softmax,
@@ -73,16 +74,18 @@ class Scorer(SentenceReader):
         sentences: Sequence[Words | str] | npt.NDArray[Any],
         state: StateMode = "reset",
         batch_size: int = 32,
+        combined: bool = False,
     ) -> list[SentenceScore]:
         """Return the surprisals of each sentence, in the order given.
 
         `sentences` are lists or arrays of words, or raw strings if the model has a tokenizer. For
         `state` and `batch_size`, see `Embedder.embed`. With "reset", a sentence gets the same
-        result regardless of the other sentences.
+        result regardless of the other sentences. `combined` adds the surprisals by the normalized
+        product of both directions, the distribution of `substitutes` with "both".
         """
         self._check_state(state, batch_size)
         words = list(words_of(sentences, self.pretrained.tokenizer, "score"))
-        return list(self._scores(words, state, batch_size))
+        return list(self._scores(words, state, batch_size, combined))
 
     def perplexity(
         self, sentences: Iterable[Words | str], state: StateMode = "reset", batch_size: int = 32
@@ -149,12 +152,17 @@ class Scorer(SentenceReader):
         return [results[i] for i in range(len(words))]
 
     def _scores(
-        self, words: Iterable[Sequence[str]], state: StateMode, batch_size: int
+        self,
+        words: Iterable[Sequence[str]],
+        state: StateMode,
+        batch_size: int,
+        combined: bool = False,
     ) -> Iterator[SentenceScore]:
         num_directions = self._model.config.num_directions
+        choice = ScoreChoice(combined, by_sentence=self.limits.batch_invariant)
 
         def collect(batch: list[list[str]]) -> ScoreCollector:
-            return ScoreCollector(batch, self._softmax, num_directions)
+            return ScoreCollector(batch, self._softmax, num_directions, choice)
 
         return self._read_all(words, state, batch_size, collect)
 
@@ -197,7 +205,12 @@ class Scorer(SentenceReader):
         vocabulary = self._softmax.vocabulary
         left_out = () if include_special else SPECIAL_WORDS
         size = min(count + len(left_out), len(vocabulary))
-        log_probabilities, ids = self._softmax.most_likely(hidden, size)
+        parts = [hidden]
+        if self.limits.batch_invariant:
+            # Copies, because a product may depend on the alignment of its operands.
+            parts = [own.clone() for own in hidden.split(1, dim=1)]
+        found = [self._softmax.most_likely(part, size) for part in parts]
+        log_probabilities, ids = (torch.cat(tensors) for tensors in zip(*found, strict=True))
         probabilities = log_probabilities.exp().tolist()
         results = []
         for own_ids, own in zip(ids.tolist(), probabilities, strict=True):

@@ -5,7 +5,7 @@ Memory: the vectors of one batch and the logits of one chunk of the vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bilm.errors import ConfigError
-from bilm.kernels.full_softmax import most_likely
+from bilm.kernels.full_softmax import full_loss, most_likely
 from bilm.model.devices import copy_to_device
 from bilm.model.precision import Precision, precision_context
 from bilm.model.softmax import VocabularySoftmax
@@ -44,6 +44,7 @@ class SentenceScore:
     is_unknown: npt.NDArray[np.bool_]  # (words,): words that are scored as `<UNK>`
     surprisals: Floats  # (directions, words), in the order of the words in both directions
     boundaries: Floats  # (directions,): of `</S>` after the last word, of `<S>` before the first
+    combined: Floats | None = None  # (words,): by the normalized product of both directions
 
     @property
     def forward(self) -> Floats:
@@ -82,6 +83,14 @@ class Softmax:
             losses: Tensor = self.module(hidden.unsqueeze(0), targets.unsqueeze(0), None)
         return losses.squeeze(0)
 
+    def product_losses(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each word by the normalized product of both directions: (words,).
+
+        `hidden` (words, dim) is the sum of the vectors of both, whose logits are the sum of theirs.
+        """
+        with precision_context(hidden.device, self.precision):
+            return full_loss(hidden, self.module.weight, self.module.bias * 2, targets)
+
     def most_likely(self, hidden: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Return the log probabilities and ids of the most likely words: (words, count).
 
@@ -93,12 +102,33 @@ class Softmax:
             return most_likely(hidden.sum(dim=0), self.module.weight, bias, count)
 
 
+@dataclass(frozen=True)
+class ScoreChoice:
+    """What to compute.
+
+    Args:
+        combined: also the surprisals by the product of both directions.
+        by_sentence: the softmax of each sentence in a call of its own.
+    """
+
+    combined: bool = False
+    by_sentence: bool = False
+
+
 class ScoreCollector:
     """Collects the surprisals of a batch of sentences with boundary tokens, longest first."""
 
-    def __init__(self, batch: list[list[str]], softmax: Softmax, num_directions: int) -> None:
+    def __init__(
+        self,
+        batch: list[list[str]],
+        softmax: Softmax,
+        num_directions: int,
+        choice: ScoreChoice = ScoreChoice(),  # noqa: B008
+    ) -> None:
         self._batch = batch
         self._softmax = softmax
+        self._by_sentence = choice.by_sentence
+        self._num_words = torch.tensor([len(tokens) - 2 for tokens in batch])
         shape = (num_directions, len(batch), len(batch[0]) - 1)
         self._targets = torch.full(shape, IGNORED)  # (directions, rows, time)
         for row, tokens in enumerate(batch):
@@ -107,6 +137,8 @@ class ScoreCollector:
             for direction, targets in enumerate([ids[1:], ids[:-1].flip(0)][:num_directions]):
                 self._targets[direction, row, : len(targets)] = targets
         self._losses = torch.zeros(shape)
+        self._has_product = choice.combined and num_directions == 2
+        self._sums: Tensor | None = None  # (rows, words, dim): of the vectors that predict a word
 
     def add(self, direction: int, start: int, layers: Sequence[Tensor]) -> None:
         """Add the layers (time, rows, dim) from step `start` on; only the top one is used."""
@@ -115,15 +147,60 @@ class ScoreCollector:
         window = (direction, slice(rows), slice(start, start + time))
         row, step = (self._targets[window] != IGNORED).nonzero(as_tuple=True)
         places = [copy_to_device(index, top.device) for index in (step, row)]
-        targets = copy_to_device(self._targets[window][row, step], top.device)
-        losses = self._softmax.losses(top[places[0], places[1]], targets)  # (words,)
-        self._losses[window][row, step] = losses.float().cpu()
+        hidden = top[places[0], places[1]]  # (words, dim)
+        losses = self._by_row(self._softmax.losses, hidden, self._targets[window][row, step], row)
+        self._losses[window][row, step] = losses
+        if self._has_product:
+            self._add_to_sums(direction, hidden, row, step + start)
+
+    def _add_to_sums(self, direction: int, hidden: Tensor, row: Tensor, step: Tensor) -> None:
+        """Add the vectors (predictions, dim) to those of the words that they predict."""
+        if self._sums is None:
+            rows, longest = len(self._batch), int(self._num_words[0])
+            self._sums = hidden.new_zeros(rows, longest, hidden.shape[1])
+        word = step if direction == 0 else self._num_words[row] - 1 - step
+        is_word = (step < self._num_words[row]).nonzero().squeeze(1)  # not a boundary
+        chosen, row, word = (
+            copy_to_device(index, hidden.device) for index in (is_word, row[is_word], word[is_word])
+        )
+        self._sums[row, word] += hidden[chosen]
+
+    def _by_row(
+        self,
+        losses: Callable[[Tensor, Tensor], Tensor],
+        hidden: Tensor,
+        targets: Tensor,
+        row: Tensor,
+    ) -> Tensor:
+        """Return the losses of vectors (words, dim) whose rows are sorted, in host memory."""
+        ids = copy_to_device(targets, hidden.device)
+        if not self._by_sentence:
+            return losses(hidden, ids).float().cpu()
+        sizes = torch.unique_consecutive(row, return_counts=True)[1].tolist()
+        # Copies, because a product may depend on the alignment of its operands.
+        parts = zip(hidden.split(sizes), ids.split(sizes), strict=True)
+        results = [losses(part.clone(), own.clone()).float().cpu() for part, own in parts]
+        return torch.cat(results) if results else torch.empty(0)
 
     def results(self) -> list[SentenceScore]:
         """Return one result per row."""
-        return [self._result(row) for row in range(len(self._batch))]
+        combined: Sequence[Floats | None] = [None] * len(self._batch)
+        if self._has_product:
+            combined = self._combined()
+        return [self._result(row, own) for row, own in enumerate(combined)]
 
-    def _result(self, row: int) -> SentenceScore:
+    @torch.inference_mode()
+    def _combined(self) -> list[Floats]:
+        """Return the surprisals of each row by the product of both directions."""
+        assert self._sums is not None
+        is_word = torch.arange(self._sums.shape[1]) < self._num_words.unsqueeze(1)
+        row, word = is_word.nonzero(as_tuple=True)
+        places = [copy_to_device(index, self._sums.device) for index in (row, word)]
+        hidden, targets = self._sums[places[0], places[1]], self._targets[0][row, word]
+        losses = self._by_row(self._softmax.product_losses, hidden, targets, row)
+        return [own.numpy().copy() for own in losses.split(self._num_words.tolist())]
+
+    def _result(self, row: int, combined: Floats | None) -> SentenceScore:
         num_words = len(self._batch[row]) - 2
         losses = self._losses[:, row, : num_words + 1].numpy().copy()
         surprisals = losses[:, :num_words]
@@ -131,7 +208,7 @@ class ScoreCollector:
         unknown = self._softmax.vocabulary.special_ids.unknown
         is_unknown = self._targets[0, row, :num_words].numpy() == unknown
         words = tuple(self._batch[row][1:-1])
-        return SentenceScore(words, is_unknown, surprisals, losses[:, num_words])
+        return SentenceScore(words, is_unknown, surprisals, losses[:, num_words], combined)
 
 
 class PositionCollector:

@@ -20,7 +20,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 import torch
 from torch import Tensor
 
-from bilm.embedding.encoded_words import EncodedWords
+from bilm.embedding.encoded_words import MAX_WORDS_PER_CALL, EncodedWords
 from bilm.embedding.sentence_batches import length_batches, windows
 from bilm.embedding.words import with_boundaries
 from bilm.model.bilstm import BiLstmState
@@ -43,14 +43,19 @@ class Limits:
         batch_words: words to compute together, including padding and boundary tokens.
         window_words: words to read ahead, to find sentences of similar length.
         cached_words: words whose encoder vectors are kept.
+        batch_invariant: compute each word of the encoder and each sentence of the softmax in a call
+            of its own, so that results do not depend on other sentences, not even in the last bit
+            (with the C kernels on CPUs).
     """
 
     batch_words: int = 4096
     window_words: int = 32768
     cached_words: int = 100_000
+    batch_invariant: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
+        for name in ("batch_words", "window_words", "cached_words"):
+            value = getattr(self, name)
             if value < 1:
                 raise ValueError(f"{name} is {value}; it must be at least 1")
 
@@ -96,7 +101,10 @@ class SentenceReader:
         # A copy without dropout: the caller's model keeps its mode.
         self._bilstm = copy_module_to(self._model.bilstm, self.device).eval()
         encoder = copy_module_to(self._model.encoder, self.device)
-        self._encoded_words = EncodedWords(pretrained, limits.cached_words, encoder, precision)
+        words_per_call = 1 if limits.batch_invariant else MAX_WORDS_PER_CALL
+        self._encoded_words = EncodedWords(
+            pretrained, limits.cached_words, encoder, precision, words_per_call
+        )
         self._carried: BiLstmState | None = None
 
     def reset_state(self) -> None:

@@ -52,6 +52,12 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "bilm"
 
 
+def free_bytes(path: Path) -> int:
+    """Return the free space of the disk of `path`, which need not exist yet."""
+    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    return shutil.disk_usage(existing).free
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path; on success it becomes `path`, on failure it is removed."""

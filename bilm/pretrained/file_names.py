@@ -19,4 +19,6 @@ NLPL_WEIGHTS_FILE = "model.hdf5"  # the name of the weights in the NLPL reposito
 # The parts of a run directory that `PretrainedBiLm.open` recognizes.
 BEST_MODEL_DIRECTORY, CHECKPOINTS_DIRECTORY = "best", "checkpoints"
 
+METRICS_FILE = "metrics.jsonl"  # of a run
+
 WeightType = Literal["float32", "float16"]

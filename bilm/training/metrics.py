@@ -26,8 +26,9 @@ from tqdm import tqdm
 
 from bilm.errors import CheckpointError
 from bilm.files.writing import is_disk_full, write_text
+from bilm.pretrained.file_names import METRICS_FILE
 from bilm.training.perplexity import Perplexity
-from bilm.training.run_directory import METRICS_FILE, TENSORBOARD_DIRECTORY
+from bilm.training.run_directory import TENSORBOARD_DIRECTORY
 from bilm.training.step import StepInspector
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,11 @@ from bilm.corpus.reader import Corpus
 from bilm.distributed.ranks import Ranks
 from bilm.errors import CheckpointError
 from bilm.files.writing import exclusive_lock, write_text
-from bilm.pretrained.file_names import BEST_MODEL_DIRECTORY, CHECKPOINTS_DIRECTORY
+from bilm.pretrained.file_names import (
+    BEST_MODEL_DIRECTORY,
+    CHECKPOINTS_DIRECTORY,
+    METRICS_FILE,
+)
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.training.checkpoints import WEIGHTS, Checkpoint, CheckpointStore
 from bilm.training.config import Config, load_config
@@ -27,8 +31,6 @@ logger = logging.getLogger(__name__)
 CONFIG_FILE = "config.json"
 
 LOCK_FILE = "lock"
-
-METRICS_FILE = "metrics.jsonl"
 
 TENSORBOARD_DIRECTORY = "tensorboard"
 

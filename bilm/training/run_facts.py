@@ -9,10 +9,11 @@ from typing import Any
 from bilm.errors import CheckpointError
 from bilm.files.strict_json import parse_json
 from bilm.pretrained.card_details import SourcePerplexity
+from bilm.pretrained.file_names import METRICS_FILE
 from bilm.pretrained.model_card import TrainingFacts
 from bilm.training.config import Config, load_config
 from bilm.training.environment import Environment, read_environment
-from bilm.training.run_directory import CONFIG_FILE, METRICS_FILE
+from bilm.training.run_directory import CONFIG_FILE
 
 
 def facts_of_run(run: Path, which: str) -> TrainingFacts | None:

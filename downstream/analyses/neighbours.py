@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Find the neighbours and write the page."""
     options = _parse(argv)
     check_free(options.output, FORMAT, options.overwrite)
-    require("this analysis", "sklearn", "matplotlib")
+    require("this analysis", "matplotlib")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     share_cores()
     page = neighbours_page(neighbours(options))

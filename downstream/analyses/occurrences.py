@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bilm.text.lines import LineReader
+from downstream.analyses.nearest import LayerRows, nearest_rows, norms_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,14 +118,14 @@ def nearest_neighbours(
     count: int,
 ) -> list[QueryNeighbours]:
     """Return the `count` nearest occurrences of each query in other sentences, in one layer."""
-    import numpy as np
-
+    rows = LayerRows([vectors], [1.0], norms_of(vectors))
     result = []
-    for query, row in zip(queries, cosines(query_vectors, vectors), strict=True):
+    for query, vector in zip(queries, query_vectors, strict=True):
+        num_equal = sum(occurrence.words == query.words for occurrence in occurrences)
         nearest = [
-            Neighbour(occurrences[i].marked(), float(row[i]), occurrences[i].label)
-            for i in np.argsort(-row, kind="stable")
-            if occurrences[i].words != query.words
+            Neighbour(occurrence.marked(), match.cosine, occurrence.label)
+            for match in nearest_rows(rows, vector, count + num_equal)
+            if (occurrence := occurrences[match.row]).words != query.words
         ]
         result.append(QueryNeighbours(query.marked(), query.label, nearest[:count]))
     return result
@@ -153,20 +154,24 @@ def label_purities(occurrences: Sequence[Occurrence], vectors: Floats) -> list[f
     return result
 
 
-def principal_plane(vectors: Floats) -> tuple[Floats, float]:
+def principal_plane(vectors: Floats, tolerance: float = 1e-5) -> tuple[Floats, float]:
     """Return the vectors on their first two principal components (rows, 2).
 
-    Also returns the share of the variance that the components explain; 0 if all vectors are equal.
+    Also returns the share of the variance that the components explain; 0 if all vectors are equal
+    within the tolerance.
+    The sign of a component is such that its largest weight is positive.
     """
     import numpy as np
-    from sklearn.decomposition import PCA
 
     points = np.zeros((len(vectors), 2), dtype=np.float32)
-    if np.ptp(vectors, axis=0).max() < 1e-5:
+    if np.ptp(vectors, axis=0).max() <= tolerance:
         return points, 0.0
-    pca = PCA(min(2, *vectors.shape), random_state=0)
-    points[:, : pca.n_components] = pca.fit_transform(vectors)
-    return points, float(pca.explained_variance_ratio_.sum())
+    centered = vectors.astype(np.float64) - vectors.mean(axis=0, dtype=np.float64)
+    _, sizes, components = np.linalg.svd(centered, full_matrices=False)
+    for i, component in enumerate(components[:2]):
+        sign = np.sign(component[np.abs(component).argmax()])
+        points[:, i] = centered @ (sign * component)
+    return points, float((sizes[:2] ** 2).sum() / (sizes**2).sum())
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, None]]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bilm.errors import OutputError
+from bilm.files.writing import free_bytes
 from downstream.features.store_format import DTYPES, Kind
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def check_space(cache: Path, sizes: Sequence[tuple[StoreSize, Iterable[Kind]]]) 
             needed[kind] = needed.get(kind, 0) + size.num_bytes(kind)
     parts = ", ".join(f"{kind} {_gigabytes(count)}" for kind, count in needed.items())
     total = sum(needed.values())
-    free = shutil.disk_usage(next(p for p in (cache, *cache.absolute().parents) if p.exists())).free
+    free = free_bytes(cache)
     first = sizes[0][0]
     logger.info(
         "representations of %s texts with %s words in %d layers of %s numbers: %s (%s) in %s; %s "

@@ -43,10 +43,18 @@ class AttentionHead(nn.Module):
 
     def forward(self, words: Tensor, mask: Tensor, beside: Tensor | None) -> Tensor:
         hidden = torch.relu(self.project(words))  # (texts, words, width)
-        logits = self.attend(torch.tanh(hidden)).squeeze(-1).masked_fill(~mask, -torch.inf)
-        attended = torch.einsum("bt,btd->bd", logits.softmax(dim=1), hidden)
+        attended = torch.einsum("bt,btd->bd", self._attention(hidden, mask), hidden)
         scores: Tensor = self.classify(torch.cat([attended, masked_max(hidden, mask)], dim=-1))
         return scores
+
+    def word_weights(self, words: Tensor, mask: Tensor) -> Tensor:
+        """Return the weight of each word in the mean (texts, words); 0 for padding."""
+        return self._attention(torch.relu(self.project(words)), mask)
+
+    def _attention(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        logits = self.attend(torch.tanh(hidden)).squeeze(-1).masked_fill(~mask, -torch.inf)
+        weights: Tensor = logits.softmax(dim=1)
+        return weights
 
 
 class RecurrentHead(nn.Module):

@@ -43,10 +43,21 @@ class TextNetwork(MixedModel):
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the scores (texts, classes)."""
+        inputs, beside = self._inputs(batch)
+        scores: Tensor = self.head(inputs, batch.mask, beside)
+        return scores
+
+    def word_weights(self, batch: Batch) -> Tensor | None:
+        """Return the attention of each word (texts, words), or None for other heads."""
+        if not isinstance(self.head, AttentionHead) or batch.mask is None:
+            return None
+        return self.head.word_weights(self._inputs(batch)[0], batch.mask)
+
+    def _inputs(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return the input of the head, and the mix that joins its outputs, if there is one."""
         mixed = self.mixed(batch)
         parts = [part for part in (batch.vectors, mixed.get("input")) if part is not None]
-        scores: Tensor = self.head(torch.cat(parts, dim=-1), batch.mask, mixed.get("output"))
-        return scores
+        return torch.cat(parts, dim=-1), mixed.get("output")
 
 
 class TextModel(ClassOutputs, TextNetwork):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bilm.embedding.embedder import Embedder
+from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder
 from bilm.errors import CheckpointError
 from bilm.model.precision import Precision
 from bilm.pretrained.digests import model_digest
@@ -21,12 +21,17 @@ from downstream.heads.saved_head import HeadDescription
 
 @dataclass(frozen=True)
 class Places:
-    """The paths of the biLM and the word vectors, if they have moved; the device and precision."""
+    """The paths of the biLM and the word vectors, if they have moved; the device and precision.
+
+    `embedder` is one that is already open. It is used if its biLM is that of the head; otherwise,
+    the biLM of the head gets its limits.
+    """
 
     model: Path | str | None = None
     vectors: Path | str | None = None
     device: str | None = None
     precision: Precision = "float32"
+    embedder: Embedder | None = None
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,14 @@ def open_inputs(description: HeadDescription, directory: Path, places: Places) -
 def _open_bilm(description: HeadDescription, directory: Path, places: Places) -> Embedder | None:
     if description.bilm is None:
         return None
+    opened = places.embedder
+    if opened is not None and model_digest(opened.pretrained) == description.bilm.digest:
+        return opened
+    limits = DEFAULT_LIMITS if opened is None else opened.limits
     name = str(places.model if places.model is not None else description.bilm.path)
     if not locate(name).path.exists():
         raise CheckpointError(f"the biLM of {directory} is not at {name}; pass its path (--model)")
     pretrained = PretrainedBiLm.open(name)
-    embedder = Embedder(pretrained, device=places.device, precision=places.precision)
+    embedder = Embedder(pretrained, limits, places.device, places.precision)
     description.bilm.check("biLM", Path(name), model_digest(embedder.pretrained))
     return embedder

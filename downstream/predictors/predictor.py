@@ -56,9 +56,14 @@ class HeadPredictor(Generic[AnyDescription]):
                 CPU. It need not be the device that the head was trained on.
             precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
         """
+        return cls.open(directory, Places(model, vectors, device, precision))
+
+    @classmethod
+    def open(cls, directory: Path | str, places: Places) -> Self:
+        """Read a trained head, whose biLM and word vectors are at `places`."""
         directory = Path(directory)
         description = cls._read_description(directory)
-        inputs = open_inputs(description, directory, Places(model, vectors, device, precision))
+        inputs = open_inputs(description, directory, places)
         return cls(description, load_model(description, directory), inputs)
 
     @classmethod

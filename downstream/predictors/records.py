@@ -1,6 +1,6 @@
 """The output of `downstream.predict` for each kind of head: a record per text, or a table.
 
-Every function reads the head in `directory`, predicts, and returns the content of a file with the
+Most functions read the head in `directory`, predict, and return the content of a file with the
 given suffix. The predictors, which import torch, are imported when a function is called.
 """
 
@@ -22,24 +22,19 @@ if TYPE_CHECKING:
     from downstream.predictors.loading import Places
 
 
-def classify(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
-    """Return the class, the labels or the number of each text."""
+def text_targets(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
+    """Return the labels or the number of each text, for a head with another target than a class."""
     from downstream.heads.saved_head import Description
-    from downstream.predictors.texts import TextClassifier
 
-    target = Description.read(directory).target
-    if target.kind == "regression":
+    if Description.read(directory).target.kind == "regression":
         return _numbers(directory, texts, places, suffix)
-    if target.kind == "multilabel":
-        return _label_sets(directory, texts, places, suffix)
-    classifier = TextClassifier.from_pretrained(directory, **asdict(places))
-    return _classes(suffix, classifier.classes, classifier.predict_proba(texts, progress=None))
+    return _label_sets(directory, texts, places, suffix)
 
 
 def _numbers(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
     from downstream.predictors.texts import TextRegressor
 
-    predicted = TextRegressor.from_pretrained(directory, **asdict(places)).predict(texts, None)
+    predicted = TextRegressor.open(directory, places).predict(texts, None)
     numbers = [float(f"{number:.7g}") for number in predicted]
     if suffix == ".csv":
         return _table(["prediction"], [[number] for number in numbers])
@@ -49,7 +44,7 @@ def _numbers(directory: Path, texts: Sequence[str], places: Places, suffix: str)
 def _label_sets(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
     from downstream.predictors.texts import TextLabeler
 
-    labeler = TextLabeler.from_pretrained(directory, **asdict(places))
+    labeler = TextLabeler.open(directory, places)
     predicted = labeler.predict_sets(texts, progress=None)
     names, rounded = labeler.labels, _rounded(predicted["probability"])
     sets = [[n for n, c in zip(names, row, strict=True) if c] for row in predicted["chosen"]]
@@ -71,22 +66,23 @@ def classify_pairs(
     """Return the class of each pair of texts."""
     from downstream.predictors.pairs import PairClassifier
 
-    classifier = PairClassifier.from_pretrained(directory, **asdict(places))
-    return _classes(suffix, classifier.classes, classifier.predict_proba(pairs))
+    classifier = PairClassifier.open(directory, places)
+    return classes(suffix, classifier.classes, classifier.predict_proba(pairs))
 
 
-def _classes(suffix: str, classes: Sequence[str], probabilities: Probabilities) -> str:
-    chosen = [classes[int(row.argmax())] for row in probabilities]
+def classes(suffix: str, names: Sequence[str], probabilities: Probabilities) -> str:
+    """Return the most probable class of each example, and the probability of each class."""
+    chosen = [names[int(row.argmax())] for row in probabilities]
     rounded = _rounded(probabilities)
     if suffix == ".csv":
         rows = [[label, max(row), *row] for label, row in zip(chosen, rounded, strict=True)]
-        return _table(["label", "probability", *_headings(classes)], rows)
+        return _table(["label", "probability", *_headings(names)], rows)
     return _json_lines(
         [
             {
                 "label": label,
                 "probability": max(row),
-                "probabilities": dict(zip(classes, row, strict=True)),
+                "probabilities": dict(zip(names, row, strict=True)),
             }
             for label, row in zip(chosen, rounded, strict=True)
         ]
@@ -101,13 +97,13 @@ def tag(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> s
     if TaggerDescription.read(directory).has_predicates:
         if suffix != ".jsonl":
             raise ConfigError(f"--output ends in {suffix}; for semantic roles use .jsonl")
-        frames = RoleLabeler.from_pretrained(directory, **asdict(places)).predict(texts)
+        frames = RoleLabeler.open(directory, places).predict(texts)
         records: list[dict[str, Any]] = [
             {"text": text, "frames": [asdict(frame) for frame in found]}
             for text, found in zip(texts, frames, strict=True)
         ]
         return _json_lines(records)
-    tagged = Tagger.from_pretrained(directory, **asdict(places)).predict(texts)
+    tagged = Tagger.open(directory, places).predict(texts)
     if suffix == ".tsv":
         sentences = ("".join(f"{w.word}\t{w.tag}\n" for w in one.words) for one in tagged)
         return "\n".join(sentences)
@@ -120,7 +116,7 @@ def resolve(directory: Path, texts: Sequence[str], places: Places, suffix: str) 
     """Return the clusters of each document."""
     from downstream.predictors.coreference import CoreferenceResolver
 
-    resolver = CoreferenceResolver.from_pretrained(directory, **asdict(places))
+    resolver = CoreferenceResolver.open(directory, places)
     resolved = resolver.predict(texts)
     return _json_lines(
         [{"text": text, **asdict(one)} for text, one in zip(texts, resolved, strict=True)]
@@ -131,7 +127,7 @@ def answer(directory: Path, asked: Sequence[AskedQuestion], places: Places, suff
     """Return the answer to each question."""
     from downstream.predictors.answerer import QuestionAnswerer
 
-    answerer = QuestionAnswerer.from_pretrained(directory, **asdict(places))
+    answerer = QuestionAnswerer.open(directory, places)
     answers = answerer.predict([(one.question, one.context) for one in asked])
     return _json_lines(
         [

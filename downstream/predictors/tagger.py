@@ -107,7 +107,12 @@ class _TaggingHead(WordPredictor[TaggerDescription]):
         for window in windows([item.words for item in items], WINDOW_WORDS):
             part = items[done : done + len(window)]
             done += len(window)
-            yield from predict(self._model, self._source(part))
+            source = self._source(part)
+            embedder = self._inputs.embedder
+            if embedder is not None and embedder.limits.batch_invariant:
+                yield from predict(self._model, source, batch_size=1)
+            else:
+                yield from predict(self._model, source)
 
     def _source(self, items: Sequence[_Item]) -> TagSource:
         words = self._read([item.words for item in items])

@@ -16,7 +16,7 @@ from bilm.embedding.embedder import Embedder
 from bilm.embedding.sentence_batches import windows
 from bilm.errors import CheckpointError, CorpusError
 from downstream.features.batches import PooledSource, Source, WordTexts, pool_vectors
-from downstream.features.texts_to_layers import pooled_layers, stream_words, tokenize
+from downstream.features.texts_to_layers import stream_pooled, stream_words, tokenize
 from downstream.heads.head import Predictions
 from downstream.heads.saved_head import Description
 from downstream.heads.text_targets import LabelSets
@@ -24,6 +24,8 @@ from downstream.predictors.predictor import HeadPredictor
 from downstream.settings.progress import Progress
 from downstream.settings.sections import TargetKind
 from downstream.training.fit import predict
+
+Layers = npt.NDArray[np.float32]  # of one text: (words or poolings, layers, dim)
 
 # The classes that read the heads of each target.
 _PREDICTORS: dict[TargetKind, str] = {
@@ -65,44 +67,28 @@ class TextPredictor(HeadPredictor[Description]):
         with progress.bar("texts", total=len(texts)) as bar:
             # Texts are processed in windows, which bounds the memory for the layers.
             for window in windows(words, self._embedder.limits.window_words):
-                yield predict(self._model, self._source(window))
+                yield self._outputs(window, list(self._layers(window)))
                 bar.update(len(window))
 
-    def _source(self, texts: Sequence[list[str]]) -> Source:
+    def _layers(self, texts: Sequence[list[str]]) -> Iterator[Layers]:
+        """Yield what the head reads of the biLM: the layers of each text by word, or pooled."""
+        read = stream_words if self.description.head.mode == "words" else stream_pooled
+        return read(self._embedder, texts, self.description.max_words)
+
+    def _outputs(self, texts: Sequence[list[str]], layers: Sequence[Layers]) -> Predictions:
+        """Return the predictions of the head for tokenized texts."""
+        batch_size = 1 if self._embedder.limits.batch_invariant else None
+        return predict(self._model, self._source(texts, layers), batch_size)
+
+    def _source(self, texts: Sequence[list[str]], layers: Sequence[Layers]) -> Source:
         """Return the features of tokenized texts."""
-        head, max_words = self.description.head, self.description.max_words
-        table, vectors = self._inputs.vectors, None
+        head, table, vectors = self.description.head, self._inputs.vectors, None
         if table is not None:
             vectors = [table.look_up(words, head.unknown) for words in texts]
         if head.mode == "words":
-            return WordTexts(list(stream_words(self._embedder, texts, max_words)), vectors)
+            return WordTexts(layers, vectors)
         pooled = None if vectors is None else pool_vectors(vectors)
-        return PooledSource(pooled_layers(self._embedder, texts, max_words), head.kind, pooled)
-
-
-class TextClassifier(TextPredictor):
-    """A classifier of raw texts."""
-
-    target = "class"
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The names of the classes."""
-        return self.description.classes
-
-    def predict(self, texts: Sequence[str]) -> list[str]:
-        """Return the most probable class of each text."""
-        return [self.classes[i] for i in self.predict_proba(texts).argmax(axis=1)]
-
-    def predict_proba(
-        self, texts: Sequence[str], progress: bool | None = False
-    ) -> npt.NDArray[np.float32]:
-        """Return the probability of each class (texts, classes), in the order of `classes`.
-
-        A progress bar is shown if `progress` is True, or if it is None and stderr is a terminal.
-        """
-        parts = list(self._decoded(texts, Progress("classifying", progress)))
-        return np.concatenate(parts) if parts else np.empty((0, len(self.classes)), np.float32)
+        return PooledSource(np.stack(layers), head.kind, pooled)
 
 
 class TextLabeler(TextPredictor):

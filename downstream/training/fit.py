@@ -129,21 +129,27 @@ def fit_new(
     return model.cpu().eval(), history
 
 
-def predict_probabilities(model: Head, source: Source) -> Probabilities:
+def predict_probabilities(
+    model: Head, source: Source, batch_size: int | None = None
+) -> Probabilities:
     """Return the probability of each class (texts, classes), in the order of the source."""
-    probabilities: Probabilities = predict(model, source)
+    probabilities: Probabilities = predict(model, source, batch_size)
     return probabilities
 
 
-def predict(model: Head, examples: Examples | Source) -> Predictions:
-    """Return the predictions of a head in the order of the examples, with or without targets."""
+def predict(model: Head, examples: Examples | Source, batch_size: int | None = None) -> Predictions:
+    """Return the predictions of a head in the order of the examples, with or without targets.
+
+    The last bits of a prediction may depend on the other examples of its batch, whose size is
+    `evaluation_texts` of the head by default.
+    """
+    batch_size = batch_size or model.evaluation_texts
     source = examples.source if isinstance(examples, Examples) else examples
     model.eval()
     device = _device_of(model)
     lengths = source.lengths
     order = np.argsort(lengths, kind="stable")
-    size = model.evaluation_texts
-    chunks = (order[i : i + size] for i in range(0, len(order), size))
+    chunks = (order[i : i + batch_size] for i in range(0, len(order), batch_size))
     parts = []
     with torch.inference_mode(), precision_context(device, "float32"):
         for indices in chain.from_iterable(

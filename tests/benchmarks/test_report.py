@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 from report import PAGE, read_figures
 from report_page import write_page
-from report_runs import contention_part
+from report_runs import contention_part, serving_part
 from report_table import ratio
 from rounds import summary
 
@@ -76,3 +76,16 @@ def test_contention_table_marks_noisy_rows() -> None:
     table = contention_part([{"processor": "Processor A"}, own])[-1]
     row = "| news | 1 | default | 1,234 | 1.50 | 0.90 | 15 | **too noisy: 20.0%** |"
     assert table.splitlines()[2:] == [row]
+
+
+def test_serving_tables() -> None:
+    client = {"contender": "1 client", "words_per_second": 1234, "median_seconds": 0.002}
+    client |= {"seconds_99": 0.25, "answers": 10, "wrong_answers": 0}
+    call = {"contender": "one call", "words_per_second": 5678}
+    pair = {"name": "64 clients", "than": "1 client", **summary([3.0, 3.1, 3.2])}
+    memory = {"requests": 1000, "wrong_answers": 0, "memory_mib": [100, 101]}
+    speeds, ratios, growth = serving_part([client, call, pair, memory])[-3:]
+    rows = ["| 1 client | 1,234 | 2 ms | 0.25 s | 0 |", "| one call | 5,678 |  |  |  |"]
+    assert speeds.splitlines()[2:] == rows
+    assert ratios.splitlines()[2].startswith("| 64 clients | 1 client | 3.10 (3.00 to 3.20) |")
+    assert growth.splitlines()[2:] == ["| 1,000 | 100, 101 | 0 |"]

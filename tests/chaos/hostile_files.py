@@ -19,8 +19,8 @@ from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.vocabulary import Vocabulary
 from bilm.training.config import load_config
 from data_tools.reading.chunks import find_inputs
+from downstream.classifier import TextClassifier
 from downstream.features.word_vectors import WordVectors, vectors_digest
-from downstream.predictors.texts import TextClassifier
 from downstream.texts.labelled import read_texts
 from tests.chaos.readable_files import LINK_FREE_DIRECTORIES, READABLE_FILES, ReadableFile
 from tests.chaos.sandbox import (

@@ -15,9 +15,9 @@ from bilm.text.vocabulary import Vocabulary
 from bilm.training.config import load_config
 from bilm.training.run_directory import model_of_run
 from data_tools.reading.chunks import find_inputs, read_chunks, texts_of
+from downstream.classifier import TextClassifier
 from downstream.features.store import open_stores
 from downstream.features.word_vectors import WordVectors
-from downstream.predictors.texts import TextClassifier
 from downstream.texts.labelled import read_labelled
 from tests.chaos.sandbox import (
     TEXTS,

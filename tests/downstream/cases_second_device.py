@@ -17,12 +17,12 @@ import torch
 
 from bilm.errors import ConfigError
 from downstream.analyses import neighbours, probe
+from downstream.classifier import TextClassifier
 from downstream.classify import main as classify
 from downstream.estimators import BiLmClassifier, BiLmVectorizer
 from downstream.features.batches import Examples, FeatureShape, WordTexts
 from downstream.heads.text_model import TextModel
 from downstream.predict import main as predict
-from downstream.predictors.texts import TextClassifier
 from downstream.settings.mix_kinds import MixKind
 from downstream.settings.sections import HeadTraining
 from downstream.training.fit import fit

@@ -13,10 +13,14 @@ import numpy as np
 import pytest
 
 import downstream
+from bilm.embedding.embedder import Embedder, Limits
 from bilm.errors import BilmError, CheckpointError, ConfigError, CorpusError, OutputError
+from bilm.pretrained.model_directory import PretrainedBiLm
 from downstream import TextClassifier
 from downstream.classify import main as classify
+from downstream.features.texts_to_layers import pool_words, stream_words
 from downstream.predict import main as predict
+from downstream.predictors.loading import Places
 from tests.conftest import ROOT
 from tests.downstream.order_task import order_texts, tiny_bilm, write_csv, write_vectors
 
@@ -53,6 +57,51 @@ def test_accuracy_equals_that_of_the_report(place: Path) -> None:
     right = sum(label == found for (label, _), found in zip(TEST, predicted, strict=True))
     assert right / 80 == pytest.approx(tree["outcomes"][0]["scores"]["test"]["accuracy"])
     assert classifier.classes == ("down", "up")
+
+
+def test_explains_a_text(place: Path) -> None:
+    classifier = TextClassifier.from_pretrained(place / "report")
+    text = TEST[0][1]
+    (explained,) = classifier.explain([text])
+    assert explained.effects is None
+    np.testing.assert_allclose(
+        explained.probabilities, classifier.predict_proba([text])[0], atol=1e-6
+    )
+    has_attention = classifier.description.head.kind == "attention"
+    assert (explained.weights is not None) == has_attention
+    if explained.weights is not None:
+        assert len(explained.weights) == len(explained.words)
+        assert sum(explained.weights) == pytest.approx(1)
+
+
+def test_effects_compare_with_the_text_without_a_word(place: Path) -> None:
+    classifier = TextClassifier.from_pretrained(place / "report")
+    text = TEST[0][1]
+    explained, single = classifier.explain([text, text.split()[0]], effects=True)
+    assert explained.effects is not None
+    assert len(explained.effects) == len(explained.words)
+    assert single.effects is None  # without its word, nothing is left
+    label = int(np.argmax(explained.probabilities))
+    (layers,) = stream_words(classifier._embedder, [explained.words])
+    for i, effect in enumerate(explained.effects):
+        rest = explained.words[:i] + explained.words[i + 1 :]
+        shorter = np.delete(layers, i, axis=0)
+        if classifier.description.head.mode != "words":
+            shorter = pool_words(shorter)
+        (probabilities,) = classifier._classify([rest], [shorter])
+        expected = explained.probabilities[label] - probabilities[label]
+        assert effect == pytest.approx(expected, abs=1e-5)
+
+
+def test_invariant_probabilities_do_not_depend_on_other_texts(place: Path) -> None:
+    bilm = PretrainedBiLm.open(place / "model")
+    embedder = Embedder(bilm, Limits(batch_invariant=True), device="cpu")
+    classifier = TextClassifier.open(place / "report", Places(embedder=embedder))
+    assert classifier._embedder is embedder  # the biLM is not loaded twice
+    texts = [text for _, text in TEST[:9]]
+    together = classifier.explain(texts, effects=True)
+    for text, expected in zip(texts, together, strict=True):
+        assert classifier.explain([text], effects=True) == [expected]
 
 
 def test_probabilities_do_not_depend_on_the_batch(place: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from downstream.classifier import TextClassifier
 from downstream.classify import main
 from downstream.estimators import BiLmClassifier, BiLmRegressor, BiLmVectorizer
-from downstream.predictors.texts import TextClassifier
 from downstream.settings.sections import DataSettings, HeadTraining, Settings
 from tests.downstream.order_task import order_texts, tiny_bilm, write_csv
 

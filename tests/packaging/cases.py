@@ -37,6 +37,7 @@ WITHOUT_EXTRAS = (
     "data inspect corpus --verify",
     "data generate-demo --output demo --sentences 60",
     "tasks predict --classifier trained --input test.csv --output predictions.csv",
+    "index --model run --text text.txt --cache indexes",
 )
 # By extra. The commands succeed if the extra is installed.
 WITH_EXTRA = {
@@ -73,8 +74,10 @@ WITH_EXTRA = {
         "tasks senses --model run --train senses.jsonl --test senses.jsonl --output senses",
     ),
 }
-# By extra. The commands also need a cluster or a hub, so they are only run without the extra.
+# By extra. The commands also need a cluster or a hub, or run until a signal arrives, so they are
+# only run without the extra.
 WITH_CLUSTER = {
+    "serve": ("explore --model run", "serve --model run --text text.txt"),
     "hub": ("embed --model someone/unknown --input text.txt --output v4.hdf5",),
     "dask": (
         "data build-corpus --tokenizer whitespace --heldout 0 --input text.txt --output c7 "

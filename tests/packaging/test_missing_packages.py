@@ -39,8 +39,9 @@ def test_modules_are_in_their_extras() -> None:
     for module, extra in EXTRAS.items():
         names = [re.split(r"[<>=]", requirement)[0] for requirement in extras[extra]]
         assert PACKAGES.get(module, module) in names
-    assert extras["all"] == ["bilm[train,data,parquet,dask,hub,downstream]"]
-    assert set(EXTRAS.values()) == {"train", "data", "parquet", "dask", "hub", "downstream"}
+    assert extras["all"] == ["bilm[train,data,parquet,dask,hub,downstream,serve]"]
+    names = {"train", "data", "parquet", "dask", "hub", "downstream", "serve"}
+    assert set(EXTRAS.values()) == names
 
 
 def test_require_names_every_missing_module(monkeypatch: pytest.MonkeyPatch) -> None:

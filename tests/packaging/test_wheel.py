@@ -52,7 +52,7 @@ def test_sdist_contains_all_sources(sdist: Path) -> None:
 
 
 def sources() -> set[str]:
-    suffixes = (".py", ".c", ".h", ".json", ".typed")
+    suffixes = (".py", ".c", ".h", ".json", ".typed", ".html", ".css", ".js", ".svg")
     paths = (path for name in SOURCES for path in (ROOT / name).rglob("*") if path.is_file())
     return {
         str(path.relative_to(ROOT))

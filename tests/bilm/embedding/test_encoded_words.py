@@ -108,3 +108,16 @@ def test_copies_start_with_an_empty_table(how: str) -> None:
     copied = copy.deepcopy(embedder) if how == "deepcopy" else pickle.loads(pickle.dumps(embedder))
     assert len(copied._encoded_words) == 0
     np.testing.assert_allclose(copied.embed(SENTENCES[:1])[0], expected, atol=1e-6)
+
+
+def test_words_encoded_singly_do_not_depend_on_other_words() -> None:
+    rng = random.Random(1)
+    sentences = [[f"w{rng.randrange(300)}" for _ in range(rng.randrange(1, 20))] for _ in range(40)]
+    torch.manual_seed(0)
+    pretrained = PretrainedBiLm(BiLm(tiny_model_config(), None))
+    limits = Limits(batch_invariant=True)
+    together = Embedder(pretrained, limits).embed(sentences)
+    for sentence, vectors in zip(sentences, together, strict=True):
+        (alone,) = Embedder(pretrained, limits).embed([sentence])
+        words, alone_words = vectors[0], alone[0]
+        assert np.array_equal(words, alone_words)

@@ -69,6 +69,38 @@ def test_scores_equal_dense_log_softmax(batch_words: int, monkeypatch: pytest.Mo
     assert [score.is_unknown.sum() for score in scores] == [0, 0, 0, 0, 2]
 
 
+@pytest.mark.parametrize("by_sentence", [False, True])
+@pytest.mark.parametrize("batch_words", [1, 30, 4096])
+def test_combined_scores_equal_the_normalized_product(batch_words: int, by_sentence: bool) -> None:
+    pretrained = tiny()
+    limits = Limits(batch_words=batch_words, batch_invariant=by_sentence)
+    scores = Scorer(pretrained, limits, device="cpu").score([*SENTENCES, []], combined=True)
+    for sentence, score in zip([*SENTENCES, []], scores, strict=True):
+        log_probabilities = dense_log_probabilities(pretrained, sentence)[0]
+        check_score(score, log_probabilities, sentence)
+        forward, backward = (own[: len(sentence)] for own in log_probabilities)
+        product = F.log_softmax(forward + backward.flip(0), dim=-1).numpy()
+        ids = [VOCABULARY[word] for word in sentence]
+        expected = -product[np.arange(len(sentence)), ids] if sentence else np.zeros(0)
+        assert score.combined is not None
+        np.testing.assert_allclose(score.combined, expected, atol=1e-5)
+
+
+def test_batch_invariant_scores_do_not_depend_on_other_sentences() -> None:
+    rng = np.random.default_rng(0)
+    words = list(VOCABULARY.words)[3:]
+    sentences = [[str(w) for w in rng.choice(words, n)] for n in rng.integers(1, 20, 30)]
+    scorer = Scorer(tiny(), Limits(batch_invariant=True), device="cpu")
+    together = scorer.score(sentences, combined=True)
+    positions = [len(sentence) // 2 for sentence in sentences]
+    likely = scorer.substitutes(sentences, positions, 5)
+    for i, sentence in enumerate(sentences):
+        (alone,) = scorer.score([sentence], combined=True)
+        assert np.array_equal(alone.surprisals, together[i].surprisals)
+        assert np.array_equal(alone.combined, together[i].combined)  # type: ignore[arg-type]
+        assert scorer.substitutes([sentence], positions[i : i + 1], 5) == likely[i : i + 1]
+
+
 def test_warm_and_carried_states_equal_dense_log_softmax() -> None:
     pretrained = tiny()
     scorer = Scorer(pretrained, device="cpu")

@@ -98,3 +98,13 @@ def test_evaluation_compares_probabilities_with_labels() -> None:
     assert evaluation.accuracy == 0.5
     assert evaluation.loss == pytest.approx(net.loss(scores, labels).item())
     assert net.count_correct(scores, labels) == 1
+
+
+def test_attention_of_each_word_sums_to_one() -> None:
+    net = model("attention")
+    batch = batch_for("attention", [0, 1])
+    weights = net.word_weights(batch)
+    assert weights is not None
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(2))
+    assert weights[1, 2:].tolist() == [0.0, 0.0, 0.0]  # padding
+    assert model("gru").word_weights(batch_for("gru", [0, 1])) is None

@@ -1,0 +1,108 @@
+"""Slow clients are cut off: uvicorn in a thread, with short limits."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the service needs: pip install 'bilm[serve]'")
+
+import uvicorn
+from fastapi import FastAPI, Response
+
+from downstream.explorer import connections
+from downstream.explorer.server import Endpoint, config_of
+
+DEADLINE_SECONDS = 120
+SHORT_SECONDS = 0.3
+HEAD = b"GET /%s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+LARGE_BYTES = 1 << 25  # more than the buffers of a connection
+
+
+@contextmanager
+def serving() -> Iterator[int]:
+    app = FastAPI()
+
+    @app.get("/{size}")
+    def answer(size: int) -> Response:
+        return Response(b"x" * size)
+
+    with Endpoint.bind("127.0.0.1", 0) as endpoint:
+        endpoint.listen()
+        server = uvicorn.Server(config_of(app))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [endpoint.socket]})
+        thread.start()
+        try:
+            yield int(endpoint.socket.getsockname()[1])
+        finally:
+            server.should_exit = True
+            thread.join(DEADLINE_SECONDS)
+
+
+@contextmanager
+def client(port: int) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), DEADLINE_SECONDS) as own:
+        yield own
+
+
+def is_cut_off(own: socket.socket) -> bool:
+    """Whether the service closes the connection without an answer."""
+    try:
+        return own.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("start", [b"", b"GET", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"])
+def test_incomplete_headers_are_cut_off(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS", SHORT_SECONDS)
+    with serving() as port, client(port) as own:
+        own.sendall(start)
+        assert is_cut_off(own)
+
+
+def test_headers_that_arrive_byte_by_byte_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS", SHORT_SECONDS)
+
+    def send_slowly(own: socket.socket) -> None:
+        while True:
+            own.sendall(b"G")
+            time.sleep(0.01)
+
+    with serving() as port, client(port) as own, pytest.raises(ConnectionError):
+        send_slowly(own)
+
+
+def test_incomplete_second_request_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS", SHORT_SECONDS)
+    with serving() as port, client(port) as own:
+        own.sendall(HEAD % b"1")
+        assert own.recv(4096).endswith(b"x")
+        own.sendall(b"GET / HTTP")
+        assert is_cut_off(own)
+
+
+def test_complete_requests_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS", SHORT_SECONDS)
+    with serving() as port, client(port) as own:
+        for _ in range(3):
+            own.sendall(HEAD % b"1")
+            assert own.recv(4096).endswith(b"x")
+            time.sleep(1.5 * SHORT_SECONDS)  # between requests, another limit applies
+
+
+def test_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "ANSWER_SECONDS", SHORT_SECONDS)
+    with serving() as port, client(port) as own:
+        own.sendall(HEAD % str(LARGE_BYTES).encode())
+        time.sleep(2 * SHORT_SECONDS)
+        size = 0
+        with suppress(ConnectionError):
+            while part := own.recv(1 << 20):
+                size += len(part)
+        assert size < LARGE_BYTES
