@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from downstream.classifier import TextClassifier as TextClassifier
     from downstream.estimators import BiLmClassifier as BiLmClassifier
+    from downstream.estimators import BiLmRegressor as BiLmRegressor
     from downstream.estimators import BiLmVectorizer as BiLmVectorizer
     from downstream.predictors.answerer import QuestionAnswerer as QuestionAnswerer
     from downstream.predictors.coreference import CoreferenceResolver as CoreferenceResolver
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from downstream.predictors.pairs import PairClassifier as PairClassifier
     from downstream.predictors.tagger import RoleLabeler as RoleLabeler
     from downstream.predictors.tagger import Tagger as Tagger
+    from downstream.predictors.texts import TextLabeler as TextLabeler
+    from downstream.predictors.texts import TextRegressor as TextRegressor
     from downstream.texts.labelled import LabelledTexts as LabelledTexts
     from downstream.texts.labelled import read_labelled as read_labelled
 
 _MODULES = {
     "BiLmClassifier": "downstream.estimators",
     "BiLmPairClassifier": "downstream.predictors.pair_estimator",
+    "BiLmRegressor": "downstream.estimators",
     "BiLmVectorizer": "downstream.estimators",
     "CoreferenceResolver": "downstream.predictors.coreference",
     "LabelledTexts": "downstream.texts.labelled",
@@ -33,12 +37,15 @@ _MODULES = {
     "RoleLabeler": "downstream.predictors.tagger",
     "Tagger": "downstream.predictors.tagger",
     "TextClassifier": "downstream.classifier",
+    "TextLabeler": "downstream.predictors.texts",
+    "TextRegressor": "downstream.predictors.texts",
     "read_labelled": "downstream.texts.labelled",
 }
 
 __all__ = [
     "BiLmClassifier",
     "BiLmPairClassifier",
+    "BiLmRegressor",
     "BiLmVectorizer",
     "CoreferenceResolver",
     "LabelledTexts",
@@ -47,6 +54,8 @@ __all__ = [
     "RoleLabeler",
     "Tagger",
     "TextClassifier",
+    "TextLabeler",
+    "TextRegressor",
     "read_labelled",
 ]
 

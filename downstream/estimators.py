@@ -1,6 +1,6 @@
-"""scikit-learn estimators on a frozen biLM: raw texts in, vectors or classes out.
+"""scikit-learn estimators on a frozen biLM: raw texts in, vectors, classes or numbers out.
 
-Both work with Pipeline, cross_val_score and GridSearchCV. The model is given by its path and loaded
+All work with Pipeline, cross_val_score and GridSearchCV. The model is given by its path and loaded
 once per process, so copies are cheap. Nearly all of the cost is the biLM's pass over the texts,
 which every `fit` repeats; `python -m downstream.classify` compares many heads after a single pass.
 """
@@ -13,30 +13,34 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
+from sklearn.utils import Tags, check_consistent_length
+from sklearn.utils.validation import check_is_fitted
 
-from bilm.errors import CorpusError
-from bilm.files.sections import parse_section
-from bilm.model.devices import copy_module_to
 from bilm.model.precision import Precision
-from downstream.features.batches import Examples, FeatureShape, Ids, PooledSource, Subset
-from downstream.features.text_estimator import HeadEstimator, Labels, TextEstimator
+from downstream.features.text_estimator import TextEstimator
 from downstream.features.texts_to_layers import poolings_of
 from downstream.heads.mixes import layer_shares
-from downstream.heads.text_model import TextModel
-from downstream.settings.mix_kinds import MixKind
+from downstream.heads.text_targets import Outputs, TargetRecord
 from downstream.settings.sections import (
     DEFAULT_EPOCHS,
     DEFAULT_HIDDEN_DIM,
     DEFAULT_LEARNING_RATE,
+    DEFAULT_LONG_TEXTS,
     DEFAULT_MAX_WORDS,
     DEFAULT_VALIDATION_SHARE,
     HeadTraining,
+    LongTexts,
+    regression_mix,
 )
-from downstream.tasks.classification import split_validation
-from downstream.texts.estimator_inputs import Texts, with_python_numbers
-from downstream.training.fit import fit_new, predict_probabilities
+from downstream.texts.estimator_inputs import (
+    Texts,
+    as_indicators,
+    as_numbers,
+    is_indicator_matrix,
+)
+from downstream.training.head_estimator import HeadClassifier, Labels
+from downstream.training.text_head_estimator import TextHeadEstimator
 
 _DEFAULTS = HeadTraining()
 
@@ -52,7 +56,8 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
             concatenated), or one share per layer for a weighted sum.
         pooling: "mean", "max" or "mean_max" (both, concatenated) over the words. As in the heads of
             `downstream.classify`, each layer is pooled first, then mixed.
-        max_words: longer texts are truncated.
+        max_words: words that the biLM reads at once.
+        long_texts: "windows" to read longer texts in several windows, or "cut" to truncate them.
         tokenizer: "whitespace" or "moses", for a model that does not record its tokenizer.
         device: such as "cpu" or "cuda:1"; by default, the GPU if there is one, else the CPU.
         precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
@@ -65,6 +70,7 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         mix: str | Sequence[float] = "average",
         pooling: str = "mean",
         max_words: int = DEFAULT_MAX_WORDS,
+        long_texts: LongTexts = DEFAULT_LONG_TEXTS,
         tokenizer: str | None = None,
         device: str | None = None,
         precision: Precision = "float32",
@@ -73,6 +79,7 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         self.mix = mix
         self.pooling = pooling
         self.max_words = max_words
+        self.long_texts = long_texts
         self.tokenizer = tokenizer
         self.device = device
         self.precision = precision
@@ -101,36 +108,8 @@ class BiLmVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextEsti
         return mixed.reshape(len(texts), -1)  # (texts, poolings * outputs * dim)
 
 
-class BiLmClassifier(HeadEstimator, TextEstimator):
-    """A classifier of raw texts: a frozen biLM, a mix of its pooled layers, and a head.
-
-    The head is that of `downstream.classify`, with the same defaults, and is trained in the same
-    way: with AdamW, keeping the weights of the epoch with the best validation accuracy. The same
-    `random_state` gives the same result; an integer is the `--seed` of `downstream.classify`.
-
-    Args:
-        model: the path of a model directory, a run, or a directory of published files.
-        mix: "trainable", "frozen", "learned", "average", "top" or "layer:K".
-        pooling: "mean", "max" or "mean_max" (both, concatenated) over the words.
-        penalty: lambda in `lambda * ||w||^2`, on the weights of a trainable mix.
-        epochs: the maximum number of epochs.
-        learning_rate: the peak; it decays to 0 in the last epoch.
-        batch_size: texts per step; by default 512, or less for small data sets.
-        dropout: dropout rate of the text's vector.
-        weight_decay: weight decay of the head.
-        hidden_dim: width of the hidden layer before the output; 0 for none.
-        validation_share: share of each class that is used to choose the epoch and not for training.
-            With None, or if no class has two texts, all texts are used for both.
-        patience: stop after this many epochs without improvement.
-        max_words: longer texts are truncated.
-        tokenizer: "whitespace" or "moses", for a model that does not record its tokenizer.
-        device: such as "cpu" or "cuda:1"; by default, the GPU if there is one, else the CPU.
-        precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
-        random_state: determines initial weights, batch order, dropout and the validation texts.
-
-    Attributes after `fit`: `classes_`, `head_`, `history_` (per epoch), `mix_shares_` (of each
-    layer), `n_iter_` (epochs).
-    """
+class _BiLmHead(TextHeadEstimator):
+    """The parameters of the estimators of single texts with a head."""
 
     def __init__(
         self,
@@ -148,6 +127,7 @@ class BiLmClassifier(HeadEstimator, TextEstimator):
         validation_share: float | None = DEFAULT_VALIDATION_SHARE,
         patience: int = _DEFAULTS.train.patience,
         max_words: int = DEFAULT_MAX_WORDS,
+        long_texts: LongTexts = DEFAULT_LONG_TEXTS,
         tokenizer: str | None = None,
         device: str | None = None,
         precision: Precision = "float32",
@@ -166,73 +146,112 @@ class BiLmClassifier(HeadEstimator, TextEstimator):
         self.validation_share = validation_share
         self.patience = patience
         self.max_words = max_words
+        self.long_texts = long_texts
         self.tokenizer = tokenizer
         self.device = device
         self.precision = precision
         self.random_state = random_state
 
+
+class BiLmClassifier(HeadClassifier, _BiLmHead):
+    """A classifier of raw texts: a frozen biLM, a mix of its pooled layers, and a head.
+
+    The head is that of `downstream.classify`, with the same defaults, and is trained in the same
+    way: with AdamW, keeping the weights of the epoch with the best validation accuracy. The same
+    `random_state` gives the same result; an integer is the `--seed` of `downstream.classify`.
+
+    `y` has one class per text, or any number of labels: an indicator matrix (texts, labels) of 0
+    and 1. Labels have a sigmoid each and are predicted from a probability of 0.5 on; the epoch is
+    chosen by micro F1.
+
+    Args:
+        model: the path of a model directory, a run, or a directory of published files.
+        mix: "trainable", "frozen", "learned", "average", "top" or "layer:K".
+        pooling: "mean", "max" or "mean_max" (both, concatenated) over the words.
+        penalty: lambda in `lambda * ||w||^2`, on the weights of a trainable mix.
+        epochs: the maximum number of epochs.
+        learning_rate: the peak; it decays to 0 in the last epoch.
+        batch_size: texts per step; by default 512, or less for small data sets.
+        dropout: dropout rate of the text's vector.
+        weight_decay: weight decay of the head.
+        hidden_dim: width of the hidden layer before the output; 0 for none.
+        validation_share: share of each class that is used to choose the epoch and not for training.
+            With None, or if no class has two texts, all texts are used for both.
+        patience: stop after this many epochs without improvement.
+        max_words: words that the biLM reads at once.
+        long_texts: "windows" to read longer texts in several windows, or "cut" to truncate them.
+        tokenizer: "whitespace" or "moses", for a model that does not record its tokenizer.
+        device: such as "cpu" or "cuda:1"; by default, the GPU if there is one, else the CPU.
+        precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
+        random_state: determines initial weights, batch order, dropout and the validation texts.
+
+    Attributes after `fit`: `classes_` (for labels, their numbers from 0), `head_`, `history_` (per
+    epoch), `mix_shares_` (of each layer), `multilabel_`, `n_iter_` (epochs).
+    """
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
     def fit(self, X: Texts, y: Labels) -> Self:
         """Read the texts once, and train the mix and the head."""
         texts = self._check_texts(X, reset=True)
-        labels = self._check_labels(y, texts)
-        embedder = self._check_reading()
-        seed = self._seed()
-        train, validation = self._split(labels, seed)
-        settings = self._settings(seed)
-        source = PooledSource(self._read(texts, embedder), self.pooling)
-        shape = FeatureShape(
-            embedder.num_layers, embedder.dim, num_poolings=len(poolings_of(self.pooling))
-        )
-
-        def build() -> TextModel:
-            kind, num_classes = MixKind.parse(self.mix), len(self.classes_)
-            return TextModel(kind, settings.mix, settings.head, shape, num_classes, seed)
-
-        self.head_, self.history_ = fit_new(
-            build,
-            Examples(Subset(source, train), labels[train]),
-            Examples(Subset(source, validation), labels[validation]),
-            settings,
-            seed,
-            embedder.device,
-        )
-        self.n_iter_ = len(self.history_.train_loss)
-        self.mix_shares_ = self.head_.shares().get("input")
-        self._remember_model()
-        return self
+        self._require_targets(y)
+        if is_indicator_matrix(y):
+            labels = as_indicators(y)
+            check_consistent_length(texts, labels)
+            self.classes_ = np.arange(labels.shape[1])
+            self.multilabel_ = True
+            target = TargetRecord(kind="multilabel")
+            strata = np.zeros(len(texts), dtype=np.int64)
+            return self._fit_targets(texts, labels, strata, Outputs(labels.shape[1], target))
+        self.multilabel_ = False
+        ids = self._check_labels(y, texts)
+        return self._fit_targets(texts, ids, ids, Outputs(len(self.classes_), TargetRecord()))
 
     def predict_proba(self, X: Texts) -> npt.NDArray[np.float32]:
-        """Return the probability of each class (texts, classes), in the order of `classes_`."""
-        embedder = self._fitted_model()
-        texts = self._check_texts(X, reset=False)
-        source = PooledSource(self._read(texts, embedder), self.pooling)
-        return predict_probabilities(copy_module_to(self.head_, embedder.device), source)
+        """Return the probability of each class or label, in the order of `classes_`."""
+        if not self._is_multilabel():
+            return super().predict_proba(X)
+        probabilities: npt.NDArray[np.float32] = self._predictions(X)["probability"]
+        return probabilities
 
-    def _split(self, labels: Ids, seed: int) -> tuple[Ids, Ids]:
-        everything = np.arange(len(labels))
-        if self.validation_share is None:
-            return everything, everything
-        try:
-            return split_validation(labels, self.validation_share, seed)
-        except CorpusError:  # no class has two texts
-            return everything, everything
+    def predict(self, X: Texts) -> npt.NDArray[Any]:
+        """Return the most probable class of each text, or the indicator matrix of its labels."""
+        if not self._is_multilabel():
+            return super().predict(X)
+        indicators: npt.NDArray[np.int64] = self._predictions(X)["chosen"].astype(np.int64)
+        return indicators
+
+    def _is_multilabel(self) -> bool:
+        check_is_fitted(self)
+        return self.multilabel_
+
+
+class BiLmRegressor(RegressorMixin, _BiLmHead):  # type: ignore[misc]
+    """A regressor of raw texts: a frozen biLM, a mix of its pooled layers, and a head.
+
+    The head is that of `downstream.classify --target regression`. `y` has one number per text. The
+    parameters and attributes are those of `BiLmClassifier`, without `classes_`; the epoch is chosen
+    by the error on a share of all texts, and `score` returns R^2, as for other regressors.
+    """
+
+    def fit(self, X: Texts, y: Labels) -> Self:
+        """Read the texts once, and train the mix and the head."""
+        texts = self._check_texts(X, reset=True)
+        self._require_targets(y)
+        numbers = as_numbers(y)
+        check_consistent_length(texts, numbers)
+        strata = np.zeros(len(texts), dtype=np.int64)
+        outputs = Outputs(1, TargetRecord(kind="regression"))
+        return self._fit_targets(texts, numbers, strata, outputs)
 
     def _settings(self, seed: int) -> HeadTraining:
-        """Return the parameters as validated training settings."""
-        tree = {
-            "mix": {"kinds": [self.mix], "penalty": self.penalty},
-            "head": {
-                "kind": self.pooling,
-                "dropout": self.dropout,
-                "hidden_dim": self.hidden_dim,
-            },
-            "train": {
-                "seed": seed,
-                "epochs": self.epochs,
-                "patience": self.patience,
-                "batch_size": self.batch_size,
-                "learning_rate": self.learning_rate,
-                "weight_decay": self.weight_decay,
-            },
-        }
-        return parse_section(HeadTraining, with_python_numbers(tree), type(self).__name__)
+        settings = super()._settings(seed)
+        return settings.model_copy(update={"mix": regression_mix(settings.mix)})
+
+    def predict(self, X: Texts) -> npt.NDArray[np.float32]:
+        """Return the predicted number of each text."""
+        numbers: npt.NDArray[np.float32] = self._predictions(X)
+        return numbers

@@ -4,7 +4,8 @@ The head is one of `downstream.classify`, `downstream.pair`, `downstream.tag`, `
 `downstream.span` or `downstream.coref`. The output has one record per text, in the order of the
 input:
 - for a classifier of texts or pairs, a row of a .csv or .jsonl file with the class, its
-  probability, and the probability of each class;
+  probability, and the probability of each class (for several labels, the labels and the probability
+  of each; for regression, a number);
 - for a tagger, a line of a .jsonl file with the words, their tags and the spans, or a .tsv file of
   words and tags;
 - for semantic roles, a line of a .jsonl file with the predicates and their arguments;
@@ -19,21 +20,18 @@ jsonl`), and `--output -` writes .jsonl to standard output.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, OutputError, run_command
 from bilm.files.writing import atomic_file, disk_full_message, is_disk_full
 from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
+from downstream.predictors import records
 from downstream.reports.pages import check_writable
 from downstream.settings.coreference import COREF_FILE
 from downstream.settings.flags import names
@@ -46,9 +44,6 @@ from downstream.texts.labelled import read_texts
 from downstream.texts.pairs import PairColumns, pairs_of_lines, read_pairs
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from downstream.predictors.loading import Places
 
 STANDARD = Path("-")  # standard input or output
@@ -73,16 +68,16 @@ def _prepare(arguments: argparse.Namespace) -> Callable[[Places, str], str]:
     head, output = arguments.head, arguments.output
     if (head / ANSWERER_FILE).exists():
         _check_output(output, (".jsonl",))
-        return partial(_answer, head, _read_questions(arguments))
+        return partial(records.answer, head, _read_questions(arguments))
     if (head / COREF_FILE).exists():
         _check_output(output, (".jsonl",))
-        return partial(_resolve, head, _read_texts(arguments))
+        return partial(records.resolve, head, _read_texts(arguments))
     if (head / TAGGER_FILE).exists():
         _check_output(output, (".jsonl", ".tsv"))
-        return partial(_tag, head, _read_texts(arguments))
+        return partial(records.tag, head, _read_texts(arguments))
     _check_output(output, (".csv", ".jsonl"))
     if (head / PAIR_FILE).exists():
-        return partial(_classify_pairs, head, _read_pairs(arguments))
+        return partial(records.classify_pairs, head, _read_pairs(arguments))
     return partial(_classify, head, _read_texts(arguments))
 
 
@@ -142,71 +137,13 @@ def standard_input_lines() -> Iterator[str]:
 
 def _classify(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
     from downstream.classifier import TextClassifier
+    from downstream.heads.saved_head import Description
 
+    if Description.read(directory).target.kind != "class":
+        return records.text_targets(directory, texts, places, suffix)
     classifier = TextClassifier.open(directory, places)
-    return _predictions(suffix, classifier.classes, classifier.predict_proba(texts, progress=None))
-
-
-def _classify_pairs(
-    directory: Path, pairs: Sequence[tuple[str, str]], places: Places, suffix: str
-) -> str:
-    from downstream.predictors.pairs import PairClassifier
-
-    classifier = PairClassifier.from_pretrained(directory, **asdict(places))
-    return _predictions(suffix, classifier.classes, classifier.predict_proba(pairs))
-
-
-def _tag(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
-    from downstream.heads.tagger import TaggerDescription
-    from downstream.predictors.tagger import RoleLabeler, Tagger
-
-    if TaggerDescription.read(directory).has_predicates:
-        if suffix != ".jsonl":
-            raise ConfigError(f"--output ends in {suffix}; for semantic roles use .jsonl")
-        frames = RoleLabeler.open(directory, places).predict(texts)
-        records: list[dict[str, Any]] = [
-            {"text": text, "frames": [asdict(frame) for frame in found]}
-            for text, found in zip(texts, frames, strict=True)
-        ]
-        return _json_lines(records)
-    tagged = Tagger.open(directory, places).predict(texts)
-    if suffix == ".tsv":
-        sentences = ("".join(f"{w.word}\t{w.tag}\n" for w in one.words) for one in tagged)
-        return "\n".join(sentences)
-    return _json_lines(
-        [{"text": text, **asdict(one)} for text, one in zip(texts, tagged, strict=True)]
-    )
-
-
-def _resolve(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
-    from downstream.predictors.coreference import CoreferenceResolver
-
-    resolver = CoreferenceResolver.from_pretrained(directory, **asdict(places))
-    resolved = resolver.predict(texts)
-    return _json_lines(
-        [{"text": text, **asdict(one)} for text, one in zip(texts, resolved, strict=True)]
-    )
-
-
-def _answer(directory: Path, asked: Sequence[AskedQuestion], places: Places, suffix: str) -> str:
-    from downstream.predictors.answerer import QuestionAnswerer
-
-    answerer = QuestionAnswerer.from_pretrained(directory, **asdict(places))
-    answers = answerer.predict([(one.question, one.context) for one in asked])
-    return _json_lines(
-        [
-            {
-                **({} if one.id is None else {"id": one.id}),
-                "question": one.question,
-                **asdict(found),
-            }
-            for one, found in zip(asked, answers, strict=True)
-        ]
-    )
-
-
-def _json_lines(records: Sequence[dict[str, Any]]) -> str:
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    probabilities = classifier.predict_proba(texts, progress=None)
+    return records.classes(suffix, classifier.classes, probabilities)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -285,28 +222,6 @@ def _write(path: Path, text: str) -> None:
         if not is_disk_full(e):
             raise
         raise OutputError(disk_full_message(path, len(text.encode()))) from None
-
-
-def _predictions(
-    suffix: str, classes: Sequence[str], probabilities: npt.NDArray[np.float32]
-) -> str:
-    """Return the content of the output."""
-    text = io.StringIO()
-    table = csv.writer(text) if suffix == ".csv" else None
-    if table is not None:
-        table.writerow(["label", "probability", *(f"p({name})" for name in classes)])
-    for row in probabilities:
-        label, rounded = classes[int(row.argmax())], [round(float(p), 6) for p in row]
-        if table is not None:
-            table.writerow([label, max(rounded), *rounded])
-        else:
-            record = {
-                "label": label,
-                "probability": max(rounded),
-                "probabilities": dict(zip(classes, rounded, strict=True)),
-            }
-            text.write(json.dumps(record, ensure_ascii=False) + "\n")
-    return text.getvalue()
 
 
 if __name__ == "__main__":

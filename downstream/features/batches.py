@@ -89,10 +89,15 @@ class Targets(Protocol):
 
 @dataclass(frozen=True)
 class Examples:
-    """Texts and their targets: one label per text, or `Targets`."""
+    """Texts and their targets: an array with one number or row per text, or `Targets`.
+
+    If `usual_words` is set, a batch has at most as many words as its usual number of texts has with
+    this length: longer texts are read in smaller batches, which bounds the memory.
+    """
 
     source: Source
-    labels: Ids | Targets
+    labels: npt.NDArray[Any] | Targets
+    usual_words: int | None = None
 
     def targets(self, indices: Ids) -> Tensor:
         """Return the targets of the texts at `indices`, in host memory."""

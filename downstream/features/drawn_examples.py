@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from torch import Tensor
@@ -50,7 +50,7 @@ def draw_examples(examples: Examples, share: float, seed: int) -> Examples:
     count = math.ceil(share * len(examples.source))
     order = np.random.default_rng(seed).permutation(len(examples.source))
     indices: Ids = np.sort(order[:count])
-    labels = examples.labels
+    source, labels = _PartOfSource(examples.source, indices), examples.labels
     if isinstance(labels, np.ndarray):
-        return Examples(_PartOfSource(examples.source, indices), labels[indices])
-    return Examples(_PartOfSource(examples.source, indices), _PartOfTargets(labels, indices))
+        return replace(examples, source=source, labels=labels[indices])
+    return replace(examples, source=source, labels=_PartOfTargets(labels, indices))

@@ -18,6 +18,7 @@ from bilm.files.strict_json import read_json
 from bilm.model.precision import Precision
 from bilm.pretrained.digests import model_digest
 from downstream.features.texts_to_layers import TextReading, Texts
+from downstream.settings.sections import LongTexts
 from downstream.texts.labelled import digest_of
 
 Kind = Literal["pooled", "words"]
@@ -42,6 +43,7 @@ class StoreRecord(Section):
     texts: str
     tokenized: bool
     max_words: int
+    long_texts: LongTexts = "cut"
     precision: Precision = "float32"
     num_texts: Annotated[int, Field(ge=0)]
     num_layers: Annotated[int, Field(ge=1)]
@@ -69,6 +71,8 @@ class StoreKey:
     def directory(self, cache: Path, kind: Kind) -> Path:
         """Return the directory of a store below `cache`."""
         text = f"{self.texts} {self.reading.tokenized} {self.reading.max_words}"
+        if self.reading.long_texts != "cut":
+            text += f" {self.reading.long_texts}"
         if self.precision != "float32":
             text += f" {self.precision}"
         return cache / f"{kind}-{self.model[:12]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
@@ -81,6 +85,7 @@ class StoreKey:
             "with a different num_texts": (record.num_texts, self.num_texts),
             "with a different --tokenized": (record.tokenized, self.reading.tokenized),
             "with a different --max-words": (record.max_words, self.reading.max_words),
+            "with a different --long-texts": (record.long_texts, self.reading.long_texts),
             "with a different --precision": (record.precision, self.precision),
         }
         for difference, (stored, expected) in comparisons.items():

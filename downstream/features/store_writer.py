@@ -49,6 +49,7 @@ class StorePass:
 def write_stores(store_pass: StorePass, embedder: Embedder) -> None:
     """Compute all stores of a pass."""
     texts, progress = store_pass.texts, store_pass.progress
+    max_words = store_pass.key.reading.max_words
     with ExitStack() as stack:
         writers = {
             kind: _Writer(stack.enter_context(atomic_directory(place, OutputError)), kind)
@@ -59,13 +60,14 @@ def write_stores(store_pass: StorePass, embedder: Embedder) -> None:
         shown = Progress(f"biLM: {progress.label}", progress.shown)
         bar = stack.enter_context(shown.bar("words", total=store_pass.num_words))
         if "words" in writers:
-            for layers in stream_words(embedder, texts):
+            for layers in stream_words(embedder, texts, max_words):
                 writers["words"].add(layers)
                 if "pooled" in writers:
                     writers["pooled"].add(pool_words(layers))
                 bar.update(len(layers))
         else:
-            for words, pooled in zip(texts, stream_pooled(embedder, texts), strict=True):
+            every = stream_pooled(embedder, texts, max_words)
+            for words, pooled in zip(texts, every, strict=True):
                 writers["pooled"].add(pooled)
                 bar.update(len(words))
         for writer in writers.values():
@@ -116,6 +118,7 @@ class _Writer:
             texts=key.texts,
             tokenized=key.reading.tokenized,
             max_words=key.reading.max_words,
+            long_texts=key.reading.long_texts,
             precision=key.precision,
             num_texts=key.num_texts,
             num_layers=embedder.num_layers,

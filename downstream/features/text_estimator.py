@@ -1,17 +1,15 @@
-"""The base classes of the scikit-learn estimators: their biLM, their texts and their labels."""
+"""The base classes of the scikit-learn estimators: their biLM and their texts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, assert_all_finite, check_consistent_length, check_random_state
-from sklearn.utils import column_or_1d as one_dimensional
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from bilm.embedding.embedder import Embedder
@@ -23,13 +21,10 @@ from bilm.text.tokenizers import (
     load_tokenizer,
     require_tokenizer,
 )
-from downstream.features.batches import Ids
 from downstream.features.loaded_models import digest_at, embedder_at
-from downstream.features.texts_to_layers import pooled_layers
-from downstream.settings.sections import POOLED_HEADS
+from downstream.features.texts_to_layers import TextReading, pooled_layers
+from downstream.settings.sections import POOLED_HEADS, LongTexts
 from downstream.texts.estimator_inputs import Texts, as_texts, check_at_least, check_one_of
-
-Labels = Sequence[Any] | npt.NDArray[Any]
 
 
 class ModelEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -68,9 +63,13 @@ class ModelEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has n
         return embedder
 
     def _words(self, texts: Sequence[str], embedder: Embedder) -> list[list[str]]:
-        """Return the words of each text, without those beyond `max_words`."""
-        tokenizer = self._tokenizer(embedder)
-        return [tokenizer.tokenize(text)[: self.max_words] for text in texts]
+        """Return the words of each text, truncated if `_reading` states it."""
+        tokenizer, max_words = self._tokenizer(embedder), self._reading().max_text_words
+        return [tokenizer.tokenize(text)[:max_words] for text in texts]
+
+    def _reading(self) -> TextReading:
+        """Return how texts are read; long ones are truncated."""
+        return TextReading(max_words=self.max_words)
 
     def _tokenizer(self, embedder: Embedder) -> Tokenizer:
         if self.tokenizer is not None:
@@ -84,6 +83,7 @@ class TextEstimator(ModelEstimator):
     """The base class of the estimators of single texts: from texts to pooled layers."""
 
     pooling: str
+    long_texts: LongTexts
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -100,47 +100,12 @@ class TextEstimator(ModelEstimator):
 
     def _check_reading(self) -> Embedder:
         check_one_of("pooling", self.pooling, POOLED_HEADS)
+        check_one_of("long_texts", self.long_texts, get_args(LongTexts))
         return super()._check_reading()
 
     def _read(self, texts: list[str], embedder: Embedder) -> npt.NDArray[np.float32]:
         """Return the pooled layers (texts, 2, layers, dim)."""
-        return pooled_layers(embedder, self._words(texts, embedder))
+        return pooled_layers(embedder, self._words(texts, embedder), self.max_words)
 
-
-class HeadEstimator(ClassifierMixin):  # type: ignore[misc]
-    """A mixin of the estimators that train a head: labels, seed and `predict`."""
-
-    random_state: int | np.random.RandomState | None
-
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        """Return the probability of each class, in the order of `classes_`."""
-        raise NotImplementedError
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the most probable class of each example."""
-        probabilities = self.predict_proba(X)
-        chosen: npt.NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
-        return chosen
-
-    def _seed(self) -> int:
-        """Return the seed of a head; an integer `random_state` is used as it is, like `--seed`."""
-        generator = check_random_state(self.random_state)
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(generator.randint(2**31 - 1))
-
-    def _check_labels(self, y: Labels | None, examples: Sequence[Any]) -> Ids:
-        """Set `classes_`, and return the labels as indices into it."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-        labels = one_dimensional(y, warn=True)
-        if labels.dtype.kind == "f":
-            assert_all_finite(labels)
-        check_consistent_length(examples, labels)
-        check_classification_targets(labels)
-        self.classes_, ids = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y has only one class, {self.classes_[0]!r}; at least two are needed")
-        return ids.astype(np.int64)
+    def _reading(self) -> TextReading:
+        return TextReading(max_words=self.max_words, long_texts=self.long_texts)

@@ -12,7 +12,7 @@ from downstream.heads.head import Evaluation
 
 Probabilities = npt.NDArray[np.float32]  # (examples, classes)
 
-_MIN_PROBABILITY = 1e-12
+MIN_PROBABILITY = 1e-12
 
 
 class ClassOutputs:
@@ -38,7 +38,7 @@ class ClassOutputs:
         """
         known = np.flatnonzero(labels < probabilities.shape[1])
         chosen = probabilities[known, labels[known]]
-        loss = -np.log(np.maximum(chosen, _MIN_PROBABILITY)).mean() if len(known) else 0.0
+        loss = -np.log(np.maximum(chosen, MIN_PROBABILITY)).mean() if len(known) else 0.0
         return Evaluation(
             loss=float(loss),
             accuracy=float((probabilities.argmax(axis=1) == labels).mean()),

@@ -22,10 +22,11 @@ from bilm.pretrained.tensors import load_tensors, save_tensors
 from downstream.features.batches import FeatureShape
 from downstream.features.texts_to_layers import TextReading, poolings_of
 from downstream.heads.head import MixedModel
-from downstream.heads.text_model import TextModel
+from downstream.heads.text_model import TextModel, TextNetwork
+from downstream.heads.text_targets import LabelSetModel, NumberModel, Outputs, TargetRecord
 from downstream.settings.common import MixSettings
 from downstream.settings.mix_kinds import MixKind
-from downstream.settings.sections import HeadSettings
+from downstream.settings.sections import HeadSettings, LongTexts
 
 CLASSIFIER_FILE = "classifier.json"
 HEAD_FILE = "head.safetensors"
@@ -100,7 +101,10 @@ class HeadDescription(Section):
 
 
 class Description(HeadDescription):
-    """The content of classifier.json."""
+    """The content of classifier.json.
+
+    `classes` are the labels of a head with any number of labels, and empty for a regression.
+    """
 
     file_name: ClassVar[str] = CLASSIFIER_FILE
 
@@ -110,6 +114,8 @@ class Description(HeadDescription):
     head: HeadSettings
     tokenized: bool
     max_words: Annotated[int, Field(ge=1)]
+    long_texts: LongTexts = "cut"  # the default is that of earlier versions
+    target: TargetRecord = TargetRecord()
 
     @property
     def shape(self) -> FeatureShape:
@@ -120,18 +126,34 @@ class Description(HeadDescription):
     @property
     def reading(self) -> TextReading:
         """The settings for reading texts."""
-        return TextReading(self.tokenized, self.max_words)
+        return TextReading(self.tokenized, self.max_words, self.long_texts)
 
-    def build(self) -> TextModel:
+    def build(self) -> TextNetwork:
         """Return the described mixes and head with new weights."""
-        return TextModel(
+        return make_text_model(
+            Outputs(1 if self.target.kind == "regression" else len(self.classes), self.target),
             MixKind.parse(self.mix_kind),
             self.mix,
             self.head,
             self.shape,
-            num_classes=len(self.classes),
-            seed=self.seed,
+            self.seed,
         )
+
+
+def make_text_model(
+    outputs: Outputs,
+    kind: MixKind,
+    mix: MixSettings,
+    head: HeadSettings,
+    shape: FeatureShape,
+    seed: int,
+) -> TextNetwork:
+    """Return the mixes and the head for a target, with new weights."""
+    if outputs.target.kind == "multilabel":
+        return LabelSetModel(outputs, kind, mix, head, shape, seed)
+    if outputs.target.kind == "regression":
+        return NumberModel(outputs, kind, mix, head, shape, seed)
+    return TextModel(kind, mix, head, shape, outputs.count, seed)
 
 
 @dataclass(frozen=True)
@@ -159,12 +181,12 @@ class HeadInputs:
         }
 
 
-def make_model(description: Description) -> TextModel:
+def make_model(description: Description) -> TextNetwork:
     """Return the described mixes and head of a classifier with new weights."""
     return description.build()
 
 
-def save_classifier(description: Description, model: TextModel, directory: Path) -> None:
+def save_classifier(description: Description, model: TextNetwork, directory: Path) -> None:
     """Write the two files of a classifier into an existing directory."""
     save_head(description, model, directory)
 
@@ -201,8 +223,8 @@ def load_weights(description: HeadDescription, directory: Path) -> dict[str, Ten
     return tensors
 
 
-def load_model(description: Description, directory: Path) -> TextModel:
-    """Read the described mixes and head of a classifier."""
+def load_model(description: HeadDescription, directory: Path) -> MixedModel:
+    """Read the described mixes and head."""
     tensors = load_weights(description, directory)
     model = description.build()
     model.load_state_dict(tensors)

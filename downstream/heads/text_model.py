@@ -18,8 +18,8 @@ from downstream.settings.mix_kinds import MixKind
 from downstream.settings.sections import HeadSettings, MixSettings
 
 
-class TextModel(ClassOutputs, MixedModel):
-    """The mixes and the head: everything that is trained."""
+class TextNetwork(MixedModel):
+    """The mixes and the head: everything that is trained. Subclasses add the loss and `decode`."""
 
     def __init__(
         self,
@@ -58,3 +58,7 @@ class TextModel(ClassOutputs, MixedModel):
         mixed = self.mixed(batch)
         parts = [part for part in (batch.vectors, mixed.get("input")) if part is not None]
         return torch.cat(parts, dim=-1), mixed.get("output")
+
+
+class TextModel(ClassOutputs, TextNetwork):
+    """The network with one output per class."""

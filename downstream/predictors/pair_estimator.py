@@ -15,14 +15,11 @@ import numpy.typing as npt
 from sklearn.utils import Tags
 
 from bilm.embedding.embedder import Embedder
-from bilm.errors import CorpusError
 from bilm.files.sections import parse_section
-from bilm.model.devices import copy_module_to
 from bilm.model.precision import Precision
-from downstream.features.batches import Examples, FeatureShape, Ids, Subset
+from downstream.features.batches import FeatureShape
 from downstream.features.pair_source import PairSource
 from downstream.features.plain_words import WordLayersFile
-from downstream.features.text_estimator import HeadEstimator, Labels, ModelEstimator
 from downstream.features.word_ranges import WordRanges
 from downstream.heads.pair_model import PairDescription
 from downstream.heads.saved_head import FileRecord, HeadInputs
@@ -38,14 +35,14 @@ from downstream.settings.sections import DEFAULT_MAX_WORDS, DEFAULT_VALIDATION_S
 from downstream.tasks.pairs import PairTask, split_pairs
 from downstream.texts.estimator_inputs import as_pairs, with_python_numbers
 from downstream.texts.pairs import distinct_texts
-from downstream.training.fit import fit_new, predict_probabilities
+from downstream.training.head_estimator import HeadClassifier, Labels, TargetParts
 
 Pairs = Sequence[Sequence[str]] | npt.NDArray[Any]
 
 _HEAD, _TRAIN = PairHeadSettings(), PairTrainingSettings()
 
 
-class BiLmPairClassifier(HeadEstimator, ModelEstimator):
+class BiLmPairClassifier(HeadClassifier):
     """A classifier of pairs of raw texts: a frozen biLM, a mix of its layers, and a head.
 
     The head is that of `downstream.pair` without word vectors, with the same defaults, and is
@@ -134,33 +131,23 @@ class BiLmPairClassifier(HeadEstimator, ModelEstimator):
             X: a list of pairs of texts, or an array or a data frame with two columns.
             y: one label per pair.
         """
-        pairs = as_pairs(X)
-        self.n_features_in_ = 2  # both texts
+        pairs = self._check_texts(X, reset=True)
         labels = self._check_labels(y, pairs)
         embedder = self._check_reading()
-        seed = self._seed()
-        settings = self._settings(seed)
-        description = self._describe(settings, embedder, seed)
-        train, validation = self._split(pairs, labels, seed)
-        source = self._source(pairs, embedder)
-        self.head_, self.history_ = fit_new(
-            description.build,
-            Examples(Subset(source, train), labels[train]),
-            Examples(Subset(source, validation), labels[validation]),
-            settings,
-            seed,
-            embedder.device,
-        )
-        self.n_iter_ = len(self.history_.train_loss)
+        settings = self._settings(self._seed())
+        description = self._describe(settings, embedder)
+        first, seed = distinct_texts(pairs).first, settings.train.seed
+        parts = self._split(len(pairs), lambda share: split_pairs(first, labels, share, seed))
+        targets, source = TargetParts(labels, *parts), self._source(pairs, embedder)
+        self._train_head(description.build, source, targets, settings, embedder)
         self.mix_shares_ = self.head_.shares()
-        self._remember_model()
         return self
 
-    def predict_proba(self, X: Pairs) -> npt.NDArray[np.float32]:
-        """Return the probability of each class (pairs, classes), in the order of `classes_`."""
-        embedder = self._fitted_model()
-        source = self._source(as_pairs(X), embedder)
-        return predict_probabilities(copy_module_to(self.head_, embedder.device), source)
+    def _check_texts(self, X: Pairs, reset: bool) -> list[tuple[str, str]]:
+        """Return `X` as a list of pairs; `reset` is true in `fit`."""
+        if reset:
+            self.n_features_in_ = 2  # both texts
+        return as_pairs(X)
 
     def _source(self, pairs: list[tuple[str, str]], embedder: Embedder) -> PairSource:
         texts, first, second = distinct_texts(pairs)
@@ -171,21 +158,12 @@ class BiLmPairClassifier(HeadEstimator, ModelEstimator):
         file = WordLayersFile.computed(words, embedder)
         return PairSource(WordRanges(file, None, self.characters), first, second)
 
-    def _split(self, pairs: list[tuple[str, str]], labels: Ids, seed: int) -> tuple[Ids, Ids]:
-        everything = np.arange(len(labels))
-        if self.validation_share is None:
-            return everything, everything
-        try:
-            return split_pairs(distinct_texts(pairs).first, labels, self.validation_share, seed)
-        except CorpusError:  # the pairs cannot be divided
-            return everything, everything
-
-    def _describe(self, settings: PairSettings, embedder: Embedder, seed: int) -> PairDescription:
+    def _describe(self, settings: PairSettings, embedder: Embedder) -> PairDescription:
         """Return the description of the head, as `downstream.pair` does."""
         classes = tuple(map(str, self.classes_))
         shape = FeatureShape(embedder.num_layers, embedder.dim)
         bilm = FileRecord(path=str(self.model), digest="")
-        inputs = HeadInputs(bilm, None, shape, settings.mix.kinds[0], seed)
+        inputs = HeadInputs(bilm, None, shape, settings.mix.kinds[0], settings.train.seed)
         return PairTask({}, classes, classes, {}).describe(settings, inputs)
 
     def _settings(self, seed: int) -> PairSettings:
@@ -202,13 +180,6 @@ class BiLmPairClassifier(HeadEstimator, ModelEstimator):
                 "dropout": self.dropout,
                 "characters": self.characters,
             },
-            "train": {
-                "seed": seed,
-                "epochs": self.epochs,
-                "patience": self.patience,
-                "batch_size": self.batch_size,
-                "learning_rate": self.learning_rate,
-                "weight_decay": self.weight_decay,
-            },
+            "train": self._training(seed),
         }
         return parse_section(PairSettings, with_python_numbers(tree), type(self).__name__)

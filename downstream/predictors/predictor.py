@@ -1,4 +1,4 @@
-"""The base class of trained heads that read the words of raw texts, with or without a biLM.
+"""The base classes of trained heads that read raw texts, with or without a biLM.
 
 On disk, a head consists of its description and `head.safetensors`. The biLM and the word vectors
 are not copied: their paths and digests are recorded, and other files are rejected.
@@ -15,16 +15,17 @@ from bilm.text.tokenizers import require_tokenizer
 from downstream.features.plain_words import PlainWords, WordLayersFile
 from downstream.features.word_ranges import WordRanges
 from downstream.heads.head import MixedModel
-from downstream.heads.saved_head import load_weights
+from downstream.heads.saved_head import HeadDescription, load_model
 from downstream.heads.word_model import WordHeadDescription
 from downstream.predictors.loading import OpenedInputs, Places, open_inputs
 
 WINDOW_WORDS = 16_384  # that are predicted together, which bounds the memory for the layers
 
-AnyDescription = TypeVar("AnyDescription", bound=WordHeadDescription)
+AnyDescription = TypeVar("AnyDescription", bound=HeadDescription)
+AnyWordDescription = TypeVar("AnyWordDescription", bound=WordHeadDescription)
 
 
-class WordPredictor(Generic[AnyDescription]):
+class HeadPredictor(Generic[AnyDescription]):
     """A trained head, and the biLM and the word vectors that it needs."""
 
     def __init__(
@@ -52,7 +53,7 @@ class WordPredictor(Generic[AnyDescription]):
             model: the path of the biLM, if it has moved.
             vectors: the path of the word vectors, if they have moved.
             device: such as "cpu" or "cuda:1"; by default, the accelerator if there is one, else the
-                CPU.
+                CPU. It need not be the device that the head was trained on.
             precision: "float32", "tf32" or "bfloat16" for the matrix products of the biLM.
         """
         return cls.open(directory, Places(model, vectors, device, precision))
@@ -63,15 +64,16 @@ class WordPredictor(Generic[AnyDescription]):
         directory = Path(directory)
         description = cls._read_description(directory)
         inputs = open_inputs(description, directory, places)
-        weights = load_weights(description, directory)
-        head = description.build()
-        head.load_state_dict(weights)
-        return cls(description, head, inputs)
+        return cls(description, load_model(description, directory), inputs)
 
     @classmethod
     def _read_description(cls, directory: Path) -> AnyDescription:
         """Read the description of a head of this class."""
         raise NotImplementedError
+
+
+class WordPredictor(HeadPredictor[AnyWordDescription]):
+    """The base class of the heads that read words."""
 
     def _read(self, texts: Sequence[Sequence[str]]) -> WordRanges:
         """Return the words of tokenized texts with everything that the head reads of them."""

@@ -1,17 +1,25 @@
-"""The plots of a report: confusion matrices, learning curves and layer weights."""
+"""The plots of a report: confusion matrices, labels, numbers, learning curves, layer weights."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from downstream.reports.pages import layer_name, new_figure, save_figure
-from downstream.tasks.scores import Scores
+from downstream.tasks.scores import ClassScores, Scores
 from downstream.training.fit import History
 
+Floats = npt.NDArray[np.float32]
+
 _MAX_NUMBERED_CLASSES = 20
+
+_MAX_LABELS = 40
+
+_MANY_TEXTS = 500
 
 
 def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path) -> None:
@@ -38,13 +46,52 @@ def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path
     save_figure(figure, path)
 
 
+def plot_labels(scores: Mapping[str, ClassScores], path: Path) -> None:
+    """Draw a bar per label: its F1, for the most frequent labels."""
+    shown = sorted(scores, key=lambda name: -scores[name].support)[:_MAX_LABELS]
+    figure, (axis,) = new_figure(1, 1, width=6.0, height=0.28 * len(shown) + 1.2)
+    values = [100 * scores[name].f1 for name in shown]
+    bars = axis.barh(range(len(shown)), values)
+    axis.bar_label(bars, [f"{value:.1f}" for value in values], padding=3, size=8)
+    names = [f"{name[:40]} ({scores[name].support:,})" for name in shown]
+    axis.set_yticks(range(len(shown)), names)
+    axis.invert_yaxis()
+    axis.set_xlim(0, 108)
+    axis.set_xlabel("F1 (%) of each label, with its number of texts")
+    save_figure(figure, path)
+
+
+def plot_numbers(truth: Floats, predicted: Floats, title: str, path: Path) -> None:
+    """Draw a dot per text: the predicted number against the true one, with the diagonal."""
+    figure, (axis,) = new_figure(1, 1, width=4.8, height=4.6)
+    ends = [float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))]
+    axis.plot(ends, ends, color="grey", linestyle="--", linewidth=1)
+    size = 14 if len(truth) <= _MANY_TEXTS else 4
+    axis.scatter(truth, predicted, s=size, alpha=0.5, linewidths=0)
+    axis.set_xlabel("true number")
+    axis.set_ylabel("predicted number")
+    axis.set_title(title, fontsize="medium")
+    axis.grid(alpha=0.3)
+    save_figure(figure, path)
+
+
+class CurveNames(NamedTuple):
+    """The names of the curves: the loss, and the score, if it is not the accuracy."""
+
+    loss: str = "cross-entropy"
+    score: str = ""
+    training_score: str = "accuracy"
+
+
+_USUAL_NAMES = CurveNames()
+
+
 def plot_curves(
-    histories: dict[str, list[History]], path: Path, loss: str = "cross-entropy", score: str = ""
+    histories: dict[str, list[History]], path: Path, names: CurveNames = _USUAL_NAMES
 ) -> None:
     """Draw loss and accuracy by epoch, with one color per mix and one line per seed.
 
-    Training is dashed, validation is solid, and a dot marks the best epoch. If the validation score
-    is not the accuracy, `score` is its name.
+    Training is dashed, validation is solid, and a dot marks the best epoch.
     """
     figure, (left, right) = new_figure(1, 2, width=5.0, height=3.8)
     for i, (name, seeds) in enumerate(histories.items()):
@@ -57,8 +104,10 @@ def plot_curves(
             right.plot(epochs, history.validation_accuracy, color=color, linewidth=1.2, label=label)
             best = history.best_epoch
             right.plot([best], [history.validation_accuracy[best - 1]], "o", color=color, ms=4)
-    left.set_ylabel(loss)
-    right.set_ylabel(f"accuracy (dashed), {score}" if score else "accuracy")
+    left.set_ylabel(names.loss)
+    right.set_ylabel(
+        f"{names.training_score} (dashed), {names.score}" if names.score else "accuracy"
+    )
     for axis in (left, right):
         axis.set_xlabel("epoch")
         axis.grid(alpha=0.3)

@@ -17,7 +17,7 @@ from bilm.errors import CheckpointError
 from bilm.files.writing import atomic_directory, write_text
 from downstream.heads.saved_head import save_head
 from downstream.reports.pages import RESULTS_FILE, markdown_table, percent
-from downstream.reports.plots import plot_curves, plot_shares
+from downstream.reports.plots import CurveNames, plot_curves, plot_shares
 from downstream.settings.common import TaskSettings
 from downstream.tasks.splits import SPLITS
 from downstream.tasks.task import Task
@@ -41,6 +41,7 @@ class Column(NamedTuple):
     split: str
     figure: str
     heading: str
+    is_share: bool = True  # printed in percent
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class TaskPage:
     files: Mapping[str, str] = field(default_factory=dict)  # further text files
     loss: str = "cross-entropy"  # the name of the loss in plots
     score: str = ""  # the name of the main score in plots, if it is not the accuracy
+    training_score: str = "accuracy"  # the name of the score in training in plots
+    plain_figures: Sequence[str] = ()  # the scores that are not printed in percent
 
 
 CLASSIFICATION_COLUMNS = (
@@ -104,8 +107,7 @@ def write_report(
         plot_curves(
             {mix: [o.history for o in outcomes] for mix, outcomes in results.by_mix().items()},
             directory / "curves.png",
-            page.loss,
-            page.score,
+            CurveNames(page.loss, page.score, page.training_score),
         )
         if shares := _labelled_shares(results):
             plot_shares(shares, directory / "mix.png")
@@ -120,7 +122,7 @@ def summary_table(results: Results[Any], columns: Sequence[Column] = CLASSIFICAT
     """Return a table with a row per mix: scores with their spread, layer weights, gamma."""
     rows = [["mix", *(column.heading for column in columns), "layers", "gamma"]]
     for mix, outcomes in results.by_mix().items():
-        figures = [_percent(outcomes, split, figure) for split, figure, _ in columns]
+        figures = [_cell(outcomes, column) for column in columns]
         layers = "; ".join(
             " ".join(f"{share:.2f}" for share in shares)
             for shares in _mean_shares(outcomes).values()
@@ -236,7 +238,7 @@ def _page(
     parts += [
         f"## Best head: `{best.mix}`, seed {best.seed}",
         page.selection,
-        _split_table(best, page.figures),
+        _split_table(best, page),
         *page.details,
         "## Learning curves",
         "![learning curves](curves.png)",
@@ -249,14 +251,25 @@ def _page(
     return "\n\n".join(parts) + "\n"
 
 
-def _split_table(outcome: Outcome[Any], figures: Mapping[str, str]) -> str:
-    rows = [["split", *figures.values()]]
+def plain_number(value: float) -> str:
+    """Format a score that is not a share."""
+    return f"{value:.4g}"
+
+
+def _split_table(outcome: Outcome[Any], page: TaskPage) -> str:
+    rows = [["split", *page.figures.values()]]
     for split in SPLITS:
-        scores = outcome.scores[split]
-        rows.append([split, *(f"{100 * getattr(scores, name):.2f}" for name in figures)])
+        values = {name: getattr(outcome.scores[split], name) for name in page.figures}
+        cells = [
+            plain_number(value) if name in page.plain_figures else f"{100 * value:.2f}"
+            for name, value in values.items()
+        ]
+        rows.append([split, *cells])
     return markdown_table(rows)
 
 
-def _percent(outcomes: Sequence[Outcome[Any]], split: str, figure: str) -> str:
-    mean, std = spread_of(outcomes, split, figure)
-    return percent(mean, std if len(outcomes) > 1 else None)
+def _cell(outcomes: Sequence[Outcome[Any]], column: Column) -> str:
+    mean, std = spread_of(outcomes, column.split, column.figure)
+    if column.is_share:
+        return percent(mean, std if len(outcomes) > 1 else None)
+    return plain_number(mean) + (f" ± {plain_number(std)}" if len(outcomes) > 1 else "")

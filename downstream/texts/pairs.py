@@ -155,8 +155,6 @@ def _rows(path: Path, columns: PairColumns, kind: Format, header: bool | None) -
         is_empty = False
         place = place_of(path, kind, number)
         label = "" if columns.label is None else label_of(values[2], place)
-        if columns.label is not None and not label:
-            raise CorpusError(f"{place}: the label is empty; remove the row")
         yield _Row(number, _texts(values, columns, place), label)
     if is_empty:
         raise CorpusError(f"{path} has no rows; expected pairs of texts")

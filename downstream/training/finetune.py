@@ -33,7 +33,7 @@ from bilm.pretrained.locations import locate
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, require_tokenizer
 from downstream.settings.sections import Settings
-from downstream.tasks.classification import Task
+from downstream.tasks.text_task import TextTask
 from downstream.training.experiment import check_heads
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class FineTuned:
         return {**asdict(self), "model": str(self.model)}
 
 
-def finetune(settings: Settings, task: Task) -> FineTuned:
+def finetune(settings: Settings, task: TextTask) -> FineTuned:
     """Train the model of `settings` on the training texts of `task`, unless it is in the cache."""
     model = locate(settings.model).name
     source = PretrainedBiLm.open(model)

@@ -31,8 +31,12 @@ from downstream.heads.class_outputs import Probabilities
 from downstream.heads.head import Evaluation, Head, MixedModel, Predictions
 from downstream.settings.common import TrainingPlan
 from downstream.settings.progress import Progress
+from downstream.settings.sections import DEFAULT_MAX_WORDS
 
 AnyModel = TypeVar("AnyModel", bound=MixedModel)
+
+# The words of a batch in evaluation, including padding: 256 texts of the default maximum length.
+_EVALUATION_WORDS = 256 * DEFAULT_MAX_WORDS
 
 _MAX_WARMUP_STEPS = 100
 
@@ -78,12 +82,15 @@ def fit(
     torch.manual_seed(seed)
     history = History()
     batch_size = settings.batch_size(len(train.source))
+    lengths = train.source.lengths
+    max_words = None if train.usual_words is None else batch_size * train.usual_words
     steps = math.ceil(len(train.source) / batch_size)
     step = _stepper(model, settings, steps)
     best: dict[str, Tensor] = {}
     with progress.bar("steps", total=settings.epochs * steps) as bar:
         for epoch in range(1, settings.epochs + 1):
-            batches = _batches(train.source.lengths, batch_size, (seed, epoch))
+            whole = _batches(lengths, batch_size, (seed, epoch))
+            batches = (list(_within_words(batch, lengths, max_words)) for batch in whole)
             trained = _train_epoch(model, train, batches, step, bar)
             validated = model.evaluate(predict(model, validation), validation.labels)
             history.add(trained, validated)
@@ -140,11 +147,14 @@ def predict(model: Head, examples: Examples | Source, batch_size: int | None = N
     source = examples.source if isinstance(examples, Examples) else examples
     model.eval()
     device = _device_of(model)
-    order = np.argsort(source.lengths, kind="stable")
+    lengths = source.lengths
+    order = np.argsort(lengths, kind="stable")
+    chunks = (order[i : i + batch_size] for i in range(0, len(order), batch_size))
     parts = []
     with torch.inference_mode(), precision_context(device, "float32"):
-        for start in range(0, len(order), batch_size):
-            indices = order[start : start + batch_size]
+        for indices in chain.from_iterable(
+            _within_words(chunk, lengths, _EVALUATION_WORDS) for chunk in chunks
+        ):
             outputs = model(source.batch(indices).to(device))
             targets = examples.targets(indices) if isinstance(examples, Examples) else None
             parts.append(model.decode(outputs, targets))
@@ -162,38 +172,65 @@ def _in_order(parts: list[Predictions], order: Ids) -> Predictions:
     return [by_example[i] for i in range(len(order))]
 
 
+def _within_words(indices: Ids, lengths: Ids, max_words: int | None) -> Iterator[Ids]:
+    """Cut a batch into parts of at most `max_words` words, including padding.
+
+    The texts should be sorted by length. A longer text is a part of its own.
+    """
+    start, longest = 0, 0
+    for end, index in enumerate(indices):
+        longest = max(longest, int(lengths[index]))
+        if max_words is not None and end > start and (end + 1 - start) * longest > max_words:
+            yield indices[start:end]
+            start, longest = end, int(lengths[index])
+    yield indices[start:]
+
+
 def _train_epoch(
     model: Head,
     examples: Examples,
-    batches: Iterable[Ids],
-    step: Callable[[Tensor], None],
+    batches: Iterable[list[Ids]],
+    step: Callable[[Iterable[Tensor]], None],
     bar: Any,
 ) -> Evaluation:
-    """Train one epoch; return the mean loss, without the penalty, and the accuracy during it."""
+    """Train one epoch on batches, each of which is a list of parts.
+
+    Returns the mean loss, without the penalty, and the accuracy during the epoch.
+    """
     model.train()
     device = _device_of(model)
     losses, sizes, num_correct = [], [], []
-    with precision_context(device, "float32"):
-        for indices in batches:
+
+    def part_losses(parts: list[Ids]) -> Iterator[Tensor]:
+        """Yield the share of each part in the loss of a batch; its gradients are added up."""
+        for i, indices in enumerate(parts):
             targets = copy_to_device(examples.targets(indices), device)
             outputs = model(examples.source.batch(indices).to(device))
             loss = model.loss(outputs, targets)
-            step(loss + model.regularization())
             losses.append(loss.detach())
             sizes.append(len(indices))
-            num_correct.append(model.count_correct(outputs, targets))
+            num_correct.append(model.count_correct(outputs, targets).detach())
+            share = loss if len(parts) == 1 else loss * (len(indices) / sum(map(len, parts)))
+            yield share + model.regularization() if i == 0 else share
+
+    with precision_context(device, "float32"):
+        for parts in batches:
+            step(part_losses(parts))
             bar.update()
     loss_sum = sum(n * x for n, x in zip(sizes, torch.stack(losses).tolist(), strict=True))
     num_texts = len(examples.source)
-    return Evaluation(loss_sum / num_texts, int(torch.stack(num_correct).sum()) / num_texts)
+    return Evaluation(loss_sum / num_texts, float(torch.stack(num_correct).sum()) / num_texts)
 
 
 def _device_of(model: Head) -> torch.device:
     return next(model.parameters()).device
 
 
-def _stepper(model: Head, settings: TrainingPlan, steps: int) -> Callable[[Tensor], None]:
-    """Return a function that takes one optimizer step on a loss; an epoch has `steps` of them."""
+def _stepper(model: Head, settings: TrainingPlan, steps: int) -> Callable[[Iterable[Tensor]], None]:
+    """Return a function that takes one optimizer step on a sum of losses, computed one by one.
+
+    An epoch has `steps` of them.
+    """
     scalars = model.mix_parameters()
     scalar_ids = {id(p) for p in scalars}
     others = [p for p in model.parameters() if p.requires_grad and id(p) not in scalar_ids]
@@ -208,9 +245,10 @@ def _stepper(model: Head, settings: TrainingPlan, steps: int) -> Callable[[Tenso
         optimizer, _cosine_with_warmup(settings.epochs * steps, min(steps, _MAX_WARMUP_STEPS))
     )
 
-    def step(loss: Tensor) -> None:
+    def step(losses: Iterable[Tensor]) -> None:
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        for loss in losses:
+            loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), _MAX_GRADIENT_NORM)
         optimizer.step()
         schedule.step()

@@ -91,6 +91,11 @@ def write_texts(directory: Path) -> None:
             rows = list(csv.reader(file))[: NUM_SENTENCES // 2]
         with_titles = [[label, "Title", text] for label, text in rows[1:]]
         (directory / f"{split}.csv").write_text(table(rows), encoding="utf-8")
+        labels = [[f"{label}|text" if len(text) % 2 else "", text] for label, text in rows[1:]]
+        numbers = [[str(len(text)), text] for _, text in rows[1:]]
+        for name, targets in (("labels", labels), ("numbers", numbers)):
+            content = table([rows[0], *targets[:100]])
+            (directory / f"{name}_{split}.csv").write_text(content, encoding="utf-8")
         (directory / f"{split}.csv.gz").write_bytes(gzip.compress(table(with_titles).encode()))
         (directory / f"{split}.conllu.gz").write_bytes(gzip.compress(treebank(lines[:60]).encode()))
     for split, part in (("train", lines[:40]), ("dev", lines[40:50]), ("test", lines[50:60])):

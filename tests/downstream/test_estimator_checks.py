@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, run on both estimators."""
+"""scikit-learn's own checks, run on all estimators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.sparse import issparse  # type: ignore[import-untyped]
 from sklearn.utils import Tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
-from downstream.estimators import BiLmClassifier, BiLmVectorizer
+from downstream.estimators import BiLmClassifier, BiLmRegressor, BiLmVectorizer
 from tests.conftest import GOLDEN
 
 MODEL = GOLDEN  # 16 dimensions per direction, two LSTM layers
@@ -70,6 +70,23 @@ class ClassifierOnNumbers(_OnNumbers, BiLmClassifier):
     pass
 
 
+class RegressorOnNumbers(_OnNumbers, BiLmRegressor):
+    pass
+
+
+SMALL_HEAD: dict[str, Any] = {
+    "tokenizer": "whitespace",
+    "mix": "layer:0",
+    "pooling": "mean",
+    "batch_size": 32,
+    "learning_rate": 0.05,
+    "dropout": 0.0,
+    "weight_decay": 0.0,
+    "hidden_dim": 0,
+    "epochs": 30,
+    "patience": 30,
+}
+
 # The checks that do not apply to texts, and why. docs/estimators.md repeats them.
 EXPECTED_FAILED_CHECKS = {
     "check_complex_data": "all numbers are rejected, not only complex ones: 'text 0 is (0.3+0.1j)'",
@@ -81,19 +98,8 @@ EXPECTED_FAILED_CHECKS = {
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
         VectorizerOnNumbers(MODEL, tokenizer="whitespace"),
-        ClassifierOnNumbers(
-            MODEL,
-            tokenizer="whitespace",
-            mix="layer:0",
-            pooling="mean",
-            batch_size=32,
-            learning_rate=0.05,
-            dropout=0.0,
-            weight_decay=0.0,
-            hidden_dim=0,
-            epochs=30,
-            patience=30,
-        ),
+        ClassifierOnNumbers(MODEL, **SMALL_HEAD),
+        RegressorOnNumbers(MODEL, **{**SMALL_HEAD, "epochs": 60, "patience": 60}),
     ],
     expected_failed_checks=lambda _: EXPECTED_FAILED_CHECKS,
     xfail_strict=True,

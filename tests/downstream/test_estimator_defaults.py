@@ -9,7 +9,7 @@ import pytest
 
 from downstream.classifier import TextClassifier
 from downstream.classify import main
-from downstream.estimators import BiLmClassifier, BiLmVectorizer
+from downstream.estimators import BiLmClassifier, BiLmRegressor, BiLmVectorizer
 from downstream.settings.sections import DataSettings, HeadTraining, Settings
 from tests.downstream.order_task import order_texts, tiny_bilm, write_csv
 
@@ -32,8 +32,11 @@ def test_defaults_are_those_of_classify() -> None:
     parameters = classifier.get_params()
     assert parameters["validation_share"] == settings.data.validation_share
     assert parameters["max_words"] == settings.data.max_words
+    assert parameters["long_texts"] == settings.data.long_texts
     assert parameters["random_state"] == settings.train.seed
     assert BiLmVectorizer("m").max_words == settings.data.max_words
+    assert BiLmVectorizer("m").long_texts == settings.data.long_texts
+    assert BiLmRegressor("m").get_params() == parameters
 
 
 @pytest.mark.parametrize("seed", [0, 7])

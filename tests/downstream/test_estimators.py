@@ -64,7 +64,7 @@ def test_accepts_tuples_arrays_and_columns(vectorizer: BiLmVectorizer) -> None:
 
 
 def test_empty_texts_are_zeros_and_long_texts_are_truncated(vectorizer: BiLmVectorizer) -> None:
-    vectorizer.set_params(max_words=2, pooling="max").fit(TEXTS)
+    vectorizer.set_params(max_words=2, long_texts="cut", pooling="max").fit(TEXTS)
     empty, cut, short = vectorizer.transform(["", "the bank floods again", "the bank"])
     assert not empty.any()
     np.testing.assert_allclose(cut, short, atol=1e-6)
@@ -97,6 +97,7 @@ def test_rejects_invalid_texts(vectorizer: BiLmVectorizer, texts: Any, message: 
         ("mix", "layer:3", "mix is 'layer:3'"),
         ("mix", [1.0, 2.0], "each of the 3 layers"),
         ("max_words", 0, "max_words is 0"),
+        ("long_texts", "all", "long_texts is 'all'; it must be one of windows, cut"),
         ("tokenizer", "sentencepiece", "tokenizer is 'sentencepiece'"),
         ("tokenizer", None, "has no tokenizer, so it cannot read raw text; set tokenizer to"),
     ],

@@ -43,12 +43,17 @@ def make_place(directory: Path) -> Path:
     golden_bilm().save_pretrained(directory / "model")
     write_csv(directory / "train.csv", topic_texts(180, 1))
     write_csv(directory / "test.csv", topic_texts(90, 2))
+    write_topic_vectors(directory / "vectors.txt")
+    return directory
+
+
+def write_topic_vectors(path: Path) -> None:
+    """Write vectors of three numbers: 1 for the topic of a word, and zeros for shared words."""
     lines = [f"{word} 0 0 0\n" for word in SHARED]
     for i, words in enumerate(TOPICS.values()):
         one_hot = " ".join("1" if j == i else "0" for j in range(3))
         lines += [f"{word} {one_hot}\n" for word in words]
-    (directory / "vectors.txt").write_text("".join(lines), encoding="utf-8")
-    return directory
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 def flags(place: Path, output: str, *more: str) -> list[str]:

@@ -7,7 +7,8 @@ import pytest
 
 from bilm.errors import BilmError
 from downstream.analyses.sample_efficiency import main, part_of
-from downstream.tasks.classification import Split, Task
+from downstream.tasks.classification import Task
+from downstream.tasks.text_task import Split
 from downstream.texts.labelled import LabelledTexts
 from tests.downstream.analysis_results import analysis_results
 from tests.downstream.topic_task import head_flags, make_place

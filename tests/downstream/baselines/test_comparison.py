@@ -12,8 +12,9 @@ from downstream.baselines.comparison import (
     chosen_names,
 )
 from downstream.settings.sections import BaselineSettings, DataSettings, HeadSettings
-from downstream.tasks.classification import Split, Task
+from downstream.tasks.classification import Task
 from downstream.tasks.scores import score
+from downstream.tasks.text_task import Split
 
 LABELS = np.array([0, 1, 1, 0])
 

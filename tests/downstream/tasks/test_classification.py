@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from bilm.errors import ConfigError, CorpusError
-from downstream.tasks.classification import class_names, label_ids, split_validation
+from downstream.tasks.classification import class_names, label_ids
+from downstream.tasks.text_task import split_validation
 from downstream.texts.labelled import LabelledTexts
 
 

@@ -1,0 +1,233 @@
+"""`downstream.classify --target multilabel` and `--target regression`, and their predictors."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bilm.errors import BilmError, CheckpointError, ConfigError
+from downstream import TextClassifier, TextLabeler, TextRegressor
+from downstream.analyses.layers import main as layers
+from downstream.classify import main as classify
+from downstream.predict import main as predict
+from tests.conftest import ROOT
+from tests.downstream.order_task import write_csv
+from tests.downstream.target_task import label_texts, number_texts
+from tests.downstream.topic_task import golden_bilm, write_topic_vectors
+
+FILES = {"results.json", "report.md", "model_card.md", "curves.png", "mix.png"}
+FILES |= {"classifier.json", "head.safetensors"}
+LABEL_TEST, NUMBER_TEST = label_texts(60, 2), number_texts(60, 2)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("targets")
+    golden_bilm().save_pretrained(directory / "model")
+    write_topic_vectors(directory / "vectors.txt")
+    for name, rows in (
+        ("labels_train", label_texts(300, 1)),
+        ("labels_test", LABEL_TEST),
+        ("numbers_train", number_texts(300, 1)),
+        ("numbers_test", NUMBER_TEST),
+    ):
+        write_csv(directory / f"{name}.csv", rows)
+    for target, threshold in (("multilabel", "validation"), ("regression", "0.5")):
+        classify(
+            flags(directory, target, f"--output={directory / target}", "--threshold", threshold)
+        )
+    return directory
+
+
+def flags(place: Path, target: str, *more: str) -> list[str]:
+    name = {"multilabel": "labels", "regression": "numbers"}[target]
+    return [
+        f"--model={place / 'model'}",
+        f"--train={place / f'{name}_train.csv'}",
+        f"--test={place / f'{name}_test.csv'}",
+        f"--cache={place / 'cache'}",
+        f"--target={target}",
+        f"--vectors={place / 'vectors.txt'}",
+        "--learning-rate=0.02",
+        "--dropout=0",
+        "--epochs=20",
+        "--patience=20",
+        *more,
+    ]
+
+
+def results(place: Path, output: str) -> dict[str, Any]:
+    tree: dict[str, Any] = json.loads((place / output / "results.json").read_text("utf-8"))
+    return tree
+
+
+def test_reports_labels(place: Path) -> None:
+    tree = results(place, "multilabel")
+    assert tree["settings"]["mix"]["dropout"] == 0.1
+    assert {path.name for path in (place / "multilabel").iterdir()} == FILES | {"labels.png"}
+    assert tree["labels"] == ["money", "river", "sport"]
+    assert tree["texts"] == {"train": 270, "validation": 30, "test": 60}
+    scores = tree["outcomes"][0]["scores"]["test"]
+    assert scores["micro_f1"] > 0.9
+    assert set(scores["by_label"]) == set(tree["labels"])
+    page = (place / "multilabel" / "report.md").read_text("utf-8")
+    assert "](labels.png)" in page
+    assert "| river" in page
+    assert "(chosen on the validation texts)" in page
+    assert "TextLabeler" in (place / "multilabel" / "model_card.md").read_text("utf-8")
+
+
+def test_reports_numbers(place: Path) -> None:
+    tree = results(place, "regression")
+    assert tree["settings"]["mix"]["dropout"] == 0
+    assert {path.name for path in (place / "regression").iterdir()} == FILES | {"numbers.png"}
+    scores = tree["outcomes"][0]["scores"]["test"]
+    assert scores["r2"] > 0.8
+    assert scores["pearson"] > 0.9
+    assert scores["rmse"] < 0.8
+    page = (place / "regression" / "report.md").read_text("utf-8")
+    assert "](numbers.png)" in page
+    row = next(line for line in page.splitlines() if line.startswith("| test "))
+    cells = [cell.strip() for cell in row.split("|")[1:-1]]
+    figures = [100 * scores[name] for name in ("r2", "pearson", "spearman")]
+    figures += [scores["rmse"], scores["mae"]]
+    assert [float(cell) for cell in cells[1:]] == pytest.approx(figures, rel=1e-3)
+
+
+def test_predicted_labels_agree_with_the_report(place: Path) -> None:
+    labeler = TextLabeler.from_pretrained(place / "multilabel")
+    tree = results(place, "multilabel")
+    assert labeler.threshold == pytest.approx(tree["threshold"])
+    assert labeler.labels == ("money", "river", "sport")
+    texts = [text for _, text in LABEL_TEST]
+    predicted = labeler.predict(texts)
+    gold = [set(filter(None, labels.split("|"))) for labels, _ in LABEL_TEST]
+    exact = sum(set(p) == g for p, g in zip(predicted, gold, strict=True)) / 60
+    assert exact == pytest.approx(tree["outcomes"][0]["scores"]["test"]["exact"])
+    probabilities = labeler.predict_proba(texts)
+    assert probabilities.shape == (60, 3)
+    assert predicted[0] == [
+        name
+        for name, p in zip(labeler.labels, probabilities[0], strict=True)
+        if p >= labeler.threshold
+    ]
+    assert labeler.predict([]) == []
+
+
+def test_predicted_numbers_agree_with_the_report(place: Path) -> None:
+    regressor = TextRegressor.from_pretrained(place / "regression")
+    predicted = regressor.predict([text for _, text in NUMBER_TEST])
+    errors = predicted - np.array([float(number) for number, _ in NUMBER_TEST])
+    rmse = results(place, "regression")["outcomes"][0]["scores"]["test"]["rmse"]
+    assert np.sqrt((errors**2).mean()) == pytest.approx(rmse, rel=1e-3)
+    assert regressor.predict([]).shape == (0,)
+
+
+def test_each_target_has_its_own_predictor(place: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"multilabel; use downstream\.TextLabeler"):
+        TextClassifier.from_pretrained(place / "multilabel")
+    with pytest.raises(CheckpointError, match=r"regression; use downstream\.TextRegressor"):
+        TextLabeler.from_pretrained(place / "regression")
+
+
+@pytest.mark.parametrize("target", ["multilabel", "regression"])
+def test_predict_reads_standard_input(place: Path, target: str) -> None:
+    rows = LABEL_TEST if target == "multilabel" else NUMBER_TEST
+    texts = [text for _, text in rows[:5]]
+    command = [sys.executable, "-m", "bilm", "tasks", "predict", "--head", str(place / target)]
+    done = subprocess.run(
+        [*command, "--input", "-", "--output", "-"],
+        input="\n".join(texts) + "\n",
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    predict_file = ["--head", str(place / target), "--output", str(place / f"{target}.csv")]
+    predict([*predict_file, "--input", str(write_csv(place / "five.csv", rows[:5]))])
+    content = (place / f"{target}.csv").read_text("utf-8")
+    table = list(csv.DictReader(io.StringIO(content)))
+    if target == "regression":
+        expected = TextRegressor.from_pretrained(place / target).predict(texts).tolist()
+        assert [record["prediction"] for record in records] == pytest.approx(expected, rel=1e-5)
+        assert [float(row["prediction"]) for row in table] == pytest.approx(expected, rel=1e-5)
+    else:
+        labels = TextLabeler.from_pretrained(place / target).predict(texts)
+        assert [record["labels"] for record in records] == labels
+        assert [row["labels"] for row in table] == ["|".join(found) for found in labels]
+        assert float(table[0]["p(river)"]) == pytest.approx(records[0]["probabilities"]["river"])
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "message"),
+    [
+        ("regression", ["--train", "labels_train.csv"], r"labels_train\.csv, line \d+: the label"),
+        ("multilabel", ["--label-separator", ""], "target.separator"),
+        ("multilabel", ["--threshold", "1"], "target.threshold"),
+        ("multilabel", ["--test", "unknown.csv"], r"unknown\.csv has labels .* 'lake' \(2 times\)"),
+        ("multilabel", ["--train", "none.csv"], r"no text of .*none\.csv has a label"),
+        ("regression", ["--train", "constant.csv"], r"constant\.csv have the number 3"),
+        ("multilabel", ["--train", "two.csv"], r"two\.csv has only one text for training"),
+        ("multilabel", ["--target", "several"], "target.kind"),
+    ],
+)
+def test_rejects_invalid_targets(
+    place: Path, target: str, more: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    write_csv(place / "unknown.csv", [("lake|river", "a"), ("lake", "b")])
+    write_csv(place / "none.csv", [("", "a"), ("", "b")])
+    write_csv(place / "two.csv", [("river|money|sport", "a"), ("", "b")])
+    write_csv(place / "constant.csv", [("3", "a b"), ("3.0", "b"), ("3", "c")])
+    with pytest.raises(BilmError, match=message):
+        classify(flags(place, target, f"--output={place / 'mistake'}", *more))
+    assert not (place / "mistake").exists()
+
+
+def test_bad_number_exits_with_code_2(place: Path) -> None:
+    path = write_csv(place / "bad.csv", [("1", "a"), ("good", "b")])
+    command = [sys.executable, "-m", "bilm", "tasks", "classify"]
+    more = flags(place, "regression", f"--output={place / 'mistake'}", f"--train={path}")
+    done = subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "bad.csv, line 3: the label is 'good'; expected a number" in done.stderr
+
+
+def test_analyses_reject_other_targets(place: Path) -> None:
+    with pytest.raises(ConfigError, match="--target is multilabel; it is supported only by"):
+        layers(flags(place, "multilabel", f"--output={place / 'mistake'}"))
+
+
+@pytest.mark.parametrize("head", ["mean_max", "bilstm"])
+def test_windows_reach_the_head(place: Path, head: str) -> None:
+    """The class depends on the last word of texts that are longer than a window."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (label, " ".join([*map(str, rng.choice(["the", "a", "near"], 9)), label]))
+        for label in ("boat", "loan") * 30
+    ]
+    write_csv(place / "long.csv", rows)
+    common = [f"--model={place / 'model'}", f"--cache={place / 'cache'}", f"--head={head}"]
+    common += [f"--train={place / 'long.csv'}", f"--test={place / 'long.csv'}", "--max-words=4"]
+    common += [f"--vectors={place / 'vectors.txt'}", "--encoder-dim=8", "--dropout=0"]
+    accuracy = {}
+    for long_texts in ("windows", "cut"):
+        output = place / f"{head}-{long_texts}"
+        flags = [f"--output={output}", f"--long-texts={long_texts}", "--learning-rate=0.03"]
+        classify([*common, *flags, "--epochs=8", "--patience=8"])
+        scores = results(place, output.name)["outcomes"][0]["scores"]
+        accuracy[long_texts] = scores["test"]["accuracy"]
+        predicted = TextClassifier.from_pretrained(output).predict([text for _, text in rows])
+        right = sum(p == label for p, (label, _) in zip(predicted, rows, strict=True))
+        assert right / 60 == pytest.approx(accuracy[long_texts])
+    assert accuracy["windows"] == 1.0
+    assert accuracy["cut"] < 0.8
