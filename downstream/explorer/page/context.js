@@ -80,7 +80,8 @@ export function contextView(model) {
   }
 
   function submit(text) {
-    return report(async (isLast) => {
+    words.inert = true; // the words of the sentence before cannot be chosen any more
+    const done = report(async (isLast) => {
       const body = { sentences: [sentenceOf(model, text)], layers: "top", pool: "mean" };
       const answer = await post("/v1/embed", body);
       if (!isLast()) return;
@@ -89,6 +90,9 @@ export function contextView(model) {
       lists.replaceChildren();
       place.replaceChildren();
       drawWords();
+    });
+    return done.finally(() => {
+      words.inert = false;
     });
   }
 
