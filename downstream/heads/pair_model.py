@@ -6,7 +6,7 @@ biLSTM; its outputs are pooled (maximum and mean) and classified. A mix enters a
 first biLSTM, at its output, or at both. See Chen et al. (2017), "Enhanced LSTM for Natural Language
 Inference". Unlike there, the word vectors are also concatenated with the outputs of the first
 biLSTM (`shortcut`), which aligns equal words from the first step, and both texts of a pair have the
-same dropout masks. With few training pairs, both raise the accuracy.
+same dropout masks. On 20,000 pairs of SNLI, both raised the validation accuracy after two epochs.
 
 Attribute names are part of the saved format: they are the keys of `head.safetensors`.
 """
