@@ -22,7 +22,6 @@ from downstream.settings.word_heads import WordHeadSettings, WordTaskSettings
 
 COREF_FILE = "coref.json"  # the description of a saved head
 
-# Chosen by experiments on GUM.
 DEFAULT_COREF_EPOCHS = 12
 DEFAULT_COREF_BATCH_SIZE = 1
 DEFAULT_COREF_LEARNING_RATE = 1e-3
