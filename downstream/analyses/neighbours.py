@@ -8,20 +8,16 @@ colored by label, and the share of neighbours with the label of the query is mea
 
 from __future__ import annotations
 
-import argparse
-import logging
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError, CorpusError, run_command
-from bilm.extras import require
-from bilm.model.devices import AUTO, DEVICE_HELP
-from bilm.model.precision import PRECISION_HELP, Precision
+from bilm.model.devices import AUTO
+from bilm.model.precision import Precision
 from downstream.analyses.occurrences import (
     NEIGHBOURS_COMPARED,
     Occurrence,
@@ -34,7 +30,7 @@ from downstream.analyses.occurrences import (
     read_lines,
 )
 from downstream.reports.pages import Page, check_free, layer_name, new_figure, write_page
-from downstream.settings.flags import names
+from downstream.settings.flags import model_parser, names, set_up_analysis
 
 if TYPE_CHECKING:
     from bilm.embedding.embedder import Embedder
@@ -91,9 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Find the neighbours and write the page."""
     options = _parse(argv)
     check_free(options.output, FORMAT, options.overwrite)
-    require("this analysis", "matplotlib")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    share_cores()
+    set_up_analysis("matplotlib")
     page = neighbours_page(neighbours(options))
     write_page(options.output, FORMAT, page, options.overwrite)
     sys.stdout.write("\n\n".join(page.paragraphs))
@@ -102,11 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: Sequence[str] | None) -> NeighbourOptions:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--model", type=Path, required=True, help="a run, a model, or its name")
+    parser = model_parser(__doc__)
     parser.add_argument(
         "--text",
         type=Path,
@@ -115,8 +105,6 @@ def _parse(argv: Sequence[str] | None) -> NeighbourOptions:
         "downstream.classify",
     )
     parser.add_argument("--word", required=True, help="the word; case is ignored")
-    parser.add_argument("--output", type=Path, required=True, help="directory of the report")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing report")
     parser.add_argument(
         "--query",
         action="append",
@@ -142,10 +130,6 @@ def _parse(argv: Sequence[str] | None) -> NeighbourOptions:
     )
     parser.add_argument(
         "--tokenized", action="store_true", help="the text is tokenized; split it at spaces"
-    )
-    parser.add_argument("--device", default=AUTO, help=DEVICE_HELP)
-    parser.add_argument(
-        "--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP
     )
     return NeighbourOptions(**vars(parser.parse_args(argv)))
 

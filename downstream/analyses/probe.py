@@ -10,17 +10,12 @@ Memory: 4 x max-words x layers x dim bytes for the training words (0.15 GB for 5
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from bilm.distributed.process import share_cores
 from bilm.errors import run_command
-from bilm.extras import require
-from bilm.model.devices import AUTO, DEVICE_HELP
-from bilm.model.precision import PRECISION_HELP, Precision
 from downstream.analyses.linear_probe import BY_WORD, ProbeOptions, ProbeResult, probe
 from downstream.reports.pages import (
     Page,
@@ -31,6 +26,7 @@ from downstream.reports.pages import (
     percent,
     write_page,
 )
+from downstream.settings.flags import model_parser, set_up_analysis
 from downstream.texts.conllu import COLUMNS
 
 FORMAT = "bilm-probe"
@@ -42,9 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Probe every layer and write the page."""
     options = _parse(argv)
     check_free(options.output, FORMAT, options.overwrite)
-    require("this analysis", "sklearn", "matplotlib")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    share_cores()
+    set_up_analysis("sklearn", "matplotlib")
     result = probe(options)
     write_page(options.output, FORMAT, probe_page(result), options.overwrite)
     sys.stdout.write(f"{probe_table(result)}\n\nplot: {options.output / 'probe.png'}\n")
@@ -52,19 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: Sequence[str] | None) -> ProbeOptions:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--model", type=Path, required=True, help="a run, a model, or its name")
+    parser = model_parser(__doc__)
     parser.add_argument(
         "--train", type=Path, required=True, help="CoNLL-U file to train on, plain or .gz"
     )
     parser.add_argument(
         "--test", type=Path, required=True, help="CoNLL-U file to test on, plain or .gz"
     )
-    parser.add_argument("--output", type=Path, required=True, help="directory of the report")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing report")
     parser.add_argument(
         "--tags", choices=sorted(COLUMNS), default="upos", help="column of tags (default: upos)"
     )
@@ -87,10 +75,6 @@ def _parse(argv: Sequence[str] | None) -> ProbeOptions:
         "--progress",
         action=argparse.BooleanOptionalAction,
         help="show progress bars on stderr (default: if stderr is a terminal)",
-    )
-    parser.add_argument("--device", default=AUTO, help=DEVICE_HELP)
-    parser.add_argument(
-        "--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP
     )
     return ProbeOptions(**vars(parser.parse_args(argv)))
 

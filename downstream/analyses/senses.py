@@ -12,17 +12,12 @@ files, except that a token with spaces or underscores is several words.
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from bilm.distributed.process import share_cores
 from bilm.errors import run_command
-from bilm.extras import require
-from bilm.model.devices import AUTO, DEVICE_HELP
-from bilm.model.precision import PRECISION_HELP, Precision
 from downstream.analyses.nearest_senses import (
     ALL_SETS,
     MOST_FREQUENT,
@@ -39,6 +34,7 @@ from downstream.reports.pages import (
     percent,
     write_page,
 )
+from downstream.settings.flags import model_parser, set_up_analysis
 
 FORMAT = "bilm-senses"
 
@@ -47,9 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Answer the test sets with every layer and write the page."""
     options = _parse(argv)
     check_free(options.output, FORMAT, options.overwrite)
-    require("this analysis", "matplotlib")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    share_cores()
+    set_up_analysis("matplotlib")
     result = nearest_senses(options)
     write_page(options.output, FORMAT, senses_page(result), options.overwrite)
     sys.stdout.write(f"{f1_table(_by_set(result))}\n\nplot: {options.output / 'senses.png'}\n")
@@ -57,11 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parse(argv: Sequence[str] | None) -> SenseOptions:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--model", type=Path, required=True, help="a run, a model, or its name")
+    parser = model_parser(__doc__)
     parser.add_argument(
         "--train", type=Path, required=True, help="JSON lines to train on, plain or compressed"
     )
@@ -72,8 +62,6 @@ def _parse(argv: Sequence[str] | None) -> SenseOptions:
         required=True,
         help="one or more files of JSON lines to test on; each is scored, and all together",
     )
-    parser.add_argument("--output", type=Path, required=True, help="directory of the report")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing report")
     parser.add_argument(
         "--cache",
         type=Path,
@@ -89,10 +77,6 @@ def _parse(argv: Sequence[str] | None) -> SenseOptions:
         "--progress",
         action=argparse.BooleanOptionalAction,
         help="show progress bars on stderr (default: if stderr is a terminal)",
-    )
-    parser.add_argument("--device", default=AUTO, help=DEVICE_HELP)
-    parser.add_argument(
-        "--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP
     )
     return SenseOptions(**vars(parser.parse_args(argv)))
 

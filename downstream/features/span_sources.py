@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -126,6 +127,9 @@ class SpanSource:
         self._words = words
         self._questions = questions
         self._examples = examples
+        lowered: dict[str, int] = {}
+        ids = [lowered.setdefault(word.lower(), len(lowered)) for word in words.file.types]
+        self._lowered = np.array(ids)  # an id of each type, equal for types in any case
 
     def __len__(self) -> int:
         return len(self._examples)
@@ -138,26 +142,40 @@ class SpanSource:
         """Return the windows; `others["questions"]` has the questions of all windows.
 
         The extras are the window of each question (`window_of`), the place of each window in its
-        passage (`starts`), and which words an answer may start and end with (`is_answerable`).
+        passage (`starts`), which words an answer may start and end with (`is_answerable`), and for
+        each question, which words of its window also occur in it, in any case (`is_asked`).
         """
         examples = [self._examples[i] for i in indices]
         ranges = [_shifted(e.window, self._passage_start(e)) for e in examples]
         batch = self._words.batch(ranges)
         assert batch.mask is not None
         is_answerable = torch.zeros_like(batch.mask)
+        is_asked = []
         for row, example in zip(is_answerable, examples, strict=True):
             passage = self._questions[example.questions[0]].passage
             found = [r.start < r.end for r in passage.ranges[slice(*example.window)]]
             row[: len(found)] = torch.tensor(found if any(found) else [True] * len(found))
+            is_asked += self._is_asked(example, batch.mask.shape[1])
         places = [self._questions[i].words for e in examples for i in e.questions]
         window_of = np.repeat(np.arange(len(examples)), [len(e.questions) for e in examples])
         extras = {
             "window_of": torch.from_numpy(window_of),
             "starts": torch.tensor([e.window.start for e in examples]),
             "is_answerable": is_answerable,
+            "is_asked": torch.from_numpy(np.stack(is_asked)),
         }
         others = {"questions": self._words.batch(places)}
         return replace(batch, extras={**batch.extras, **extras}, others=others)
+
+    def _is_asked(self, example: SpanExample, width: int) -> list[npt.NDArray[np.bool_]]:
+        """Return for each question which words of the window it contains, padded to `width`."""
+        word_ids = self._words.file.word_ids
+        window = self._lowered[word_ids[_shifted(example.window, self._passage_start(example))]]
+        rows = []
+        for i in example.questions:
+            asked = np.isin(window, self._lowered[word_ids[self._questions[i].words]])
+            rows.append(np.pad(asked, (0, width - len(asked))))
+        return rows
 
     def _passage_start(self, example: SpanExample) -> int:
         return self._questions[example.questions[0]].passage_start

@@ -2,10 +2,11 @@
 
 The words of the passage and of the question, `[x; characters; ELMo]`, are read by the same biLSTM;
 a second mix may be concatenated with its outputs. Attention in both directions gives the words of
-the passage given the question, and self-attention relates them to each other. One biLSTM scores the
-words as the first one of the answer, and a second one, to whose input the outputs of the first are
-added, as the last one. This is the model of Clark and Gardner (2018) with one recurrent layer
-fewer. The loss is the negative logarithm of the total probability of all reference spans.
+the passage given the question, with a feature that marks words that both contain, and
+self-attention relates them to each other. One biLSTM scores the words as the first one of the
+answer, and a second one, to whose input the outputs of the first are added, as the last one. Apart
+from this feature, this is the model of Clark and Gardner (2018) with one recurrent layer fewer. The
+loss is the negative logarithm of the total probability of all reference spans.
 
 Attribute names are part of the saved format: they are the keys of `head.safetensors`.
 """
@@ -99,7 +100,13 @@ class AnswererModel(WordModel):
         assert questions.mask is not None
         passage, question = self._encode(batch)[window_of], self._encode(questions)
         mask = batch.mask[window_of]
-        words = self.attention(self.dropout(passage), self.dropout(question), mask, questions.mask)
+        words = self.attention(
+            self.dropout(passage),
+            self.dropout(question),
+            mask,
+            questions.mask,
+            batch.extras["is_asked"],
+        )
         words = self.dropout(self.self_attention(self.dropout(words), mask))
         places = reversed_places(mask)
         hidden = self.first_layer(words, places)

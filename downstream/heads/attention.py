@@ -34,15 +34,24 @@ class Similarity(nn.Module):
 
 
 class BidirectionalAttention(nn.Module):
-    """From the words of a passage to those of its question, and back (as in BiDAF)."""
+    """From the words of a passage to those of its question, and back (as in BiDAF).
+
+    `is_asked` (texts, words) marks words of the passage that the question contains. Attention
+    learns this only slowly from the vectors of words.
+    """
 
     def __init__(self, input_dim: int, output_dim: int) -> None:
         super().__init__()
         self.similarity = Similarity(input_dim)
-        self.project = nn.Linear(4 * input_dim, output_dim)
+        self.project = nn.Linear(4 * input_dim + 1, output_dim)
 
     def forward(
-        self, passage: Tensor, question: Tensor, passage_mask: Tensor, question_mask: Tensor
+        self,
+        passage: Tensor,
+        question: Tensor,
+        passage_mask: Tensor,
+        question_mask: Tensor,
+        is_asked: Tensor,
     ) -> Tensor:
         """Return the words of the passage given the question: (texts, words, `output_dim`)."""
         similarity = self.similarity(passage, question)
@@ -50,7 +59,8 @@ class BidirectionalAttention(nn.Module):
         attended = similarity.softmax(dim=2) @ question  # (texts, words, dim)
         highest = similarity.amax(dim=2).masked_fill(~passage_mask, -torch.inf)
         summary = highest.softmax(dim=1).unsqueeze(1) @ passage  # (texts, 1, dim)
-        joined = [passage, attended, passage * attended, summary * attended]
+        same = is_asked.unsqueeze(2).to(passage.dtype)
+        joined = [passage, attended, passage * attended, summary * attended, same]
         return F.relu(self.project(torch.cat(joined, dim=-1)))
 
 

@@ -72,21 +72,29 @@ class WordModel(MixedModel):
         kind, head = MixKind.parse(description.mix_kind), description.head
         shape = description.shape
         super().__init__(kind, description.mix, head.elmo_at, shape, description.seed)
-        self.input_dim = shape.vector_dim + self.widths().get("input", 0)
+        self.own_dim = shape.vector_dim  # the width of `own_vectors`
         self.characters: CharacterFeatures | None = None
         if description.has_characters:
             self.characters = CharacterFeatures(head.character_filters)
-            self.input_dim += head.character_filters
+            self.own_dim += head.character_filters
+        self.input_dim = self.own_dim + self.widths().get("input", 0)
+
+    def own_vectors(self, batch: Batch) -> list[Tensor]:
+        """Return the vectors of words and the features of their characters, each if there is one.
+
+        Both are (texts, words, dim).
+        """
+        parts = [] if batch.vectors is None else [batch.vectors]
+        if self.characters is not None:
+            extras = batch.extras
+            parts.append(self.characters(extras["characters"], extras["character_index"]))
+        return parts
 
     def word_inputs(
         self, batch: Batch, mixed: Mapping[str, Tensor], added: Sequence[Tensor] = ()
     ) -> Tensor:
         """Return the inputs of all words (texts, words, `input_dim` and the width of `added`)."""
-        parts = [] if batch.vectors is None else [batch.vectors]
-        if self.characters is not None:
-            extras = batch.extras
-            parts.append(self.characters(extras["characters"], extras["character_index"]))
-        parts += added
+        parts = [*self.own_vectors(batch), *added]
         if "input" in mixed:
             parts.append(mixed["input"])
         return torch.cat(parts, dim=-1)

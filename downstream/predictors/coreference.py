@@ -118,7 +118,15 @@ class CoreferenceResolver(WordPredictor[CorefDescription]):
                 )
         unknown = [None] * len(documents)
         parts = (documents, genres or unknown, speakers or unknown)
-        return self._clusters([_Item(*item) for item in zip(*parts, strict=True)])
+        items = [_Item(*item) for item in zip(*parts, strict=True)]
+        for i, item in enumerate(items):
+            num_words = sum(map(len, item.sentences))
+            if item.speakers is not None and len(item.speakers) != num_words:
+                raise CorpusError(
+                    f"document {i + 1} of {len(items)} has {num_words} words and "
+                    f"{len(item.speakers)} speakers; there must be one speaker per word"
+                )
+        return self._clusters(items)
 
     def _clusters(self, items: Sequence[_Item]) -> list[Clusters]:
         """Return the clusters of each document; some of their windows are in memory at a time."""

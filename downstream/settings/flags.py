@@ -7,13 +7,15 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from bilm.distributed.process import share_cores
 from bilm.errors import ConfigError
 from bilm.extras import require
 from bilm.files.sections import parse_section
 from bilm.files.strict_json import read_json
+from bilm.model.devices import AUTO, DEVICE_HELP
+from bilm.model.precision import PRECISION_HELP, Precision
 from downstream.settings.common import TaskSettings
 from downstream.settings.sections import Settings
 
@@ -211,6 +213,29 @@ def parse(
         help="show progress bars on stderr (default: if it is a terminal)",
     )
     return parser.parse_args(argv)
+
+
+def model_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the flags of every analysis of a model that trains no heads."""
+    parser = argparse.ArgumentParser(
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--model", type=Path, required=True, help="a run, a model, or its name")
+    parser.add_argument("--output", type=Path, required=True, help="directory of the report")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing report")
+    parser.add_argument("--device", default=AUTO, help=DEVICE_HELP)
+    parser.add_argument(
+        "--precision", choices=get_args(Precision), default="float32", help=PRECISION_HELP
+    )
+    return parser
+
+
+def set_up_analysis(*packages: str) -> None:
+    """Check the packages, log to stderr, and limit the threads to this process's share of cores."""
+    require("this analysis", *packages)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    share_cores()
 
 
 def set_up() -> None:

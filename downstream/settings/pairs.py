@@ -22,9 +22,9 @@ from downstream.settings.flags import (
 from downstream.settings.sections import TableSettings
 from downstream.settings.word_heads import WordHeadSettings, WordTaskSettings
 
-DEFAULT_PAIR_EPOCHS = 8
+DEFAULT_PAIR_EPOCHS = 6
 DEFAULT_PAIR_BATCH_SIZE = 32
-DEFAULT_PAIR_LEARNING_RATE = 1e-3
+DEFAULT_PAIR_LEARNING_RATE = 2e-3
 
 
 PAIR_FILE = "pair_classifier.json"  # in the directory of a trained head
@@ -66,7 +66,12 @@ class PairHeadSettings(WordHeadSettings):
         100, description="units per direction of both biLSTMs, and width of the layer between them"
     )
     hidden_dim: PositiveInt = Field(100, description="width of the hidden layer before the output")
-    dropout: Share = Field(0.4, description="dropout rate of the inputs of all layers")
+    shortcut: bool = Field(
+        True,
+        description="concatenate the word vectors and the characters also with the outputs of the "
+        "first biLSTM, so that the attention compares words directly",
+    )
+    dropout: Share = Field(0.2, description="dropout rate of the inputs of all layers")
 
     @property
     def hidden(self) -> int:
@@ -124,6 +129,7 @@ PAIR_FLAGS = FlagSet(
         *MIX_FLAGS,
         Flag("--encoder-dim", "head.encoder_dim", int),
         Flag("--hidden-dim", "head.hidden_dim", int),
+        Flag("--shortcut", "head.shortcut", None),
         Flag("--dropout", "head.dropout", float),
         *CHARACTER_FLAGS,
         *VECTOR_FLAGS,

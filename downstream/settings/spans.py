@@ -22,8 +22,8 @@ from downstream.settings.word_heads import WordHeadSettings, WordTaskSettings
 
 ANSWERER_FILE = "answerer.json"  # the description of a saved head
 
-DEFAULT_SPAN_EPOCHS = 6
-DEFAULT_SPAN_BATCH_SIZE = 8
+DEFAULT_SPAN_EPOCHS = 5
+DEFAULT_SPAN_BATCH_SIZE = 6
 DEFAULT_SPAN_LEARNING_RATE = 2e-3
 
 PlainTokenizer = Literal["moses", "whitespace"]

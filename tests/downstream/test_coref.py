@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,13 +11,12 @@ from typing import Any
 import pytest
 
 from bilm.embedding.embedder import Embedder
-from bilm.errors import BilmError, ConfigError, CorpusError
+from bilm.errors import ConfigError, CorpusError
 from downstream import CoreferenceResolver
 from downstream.coref import main
 from downstream.predict import main as predict
 from downstream.texts.cluster_scores import score_clusters
 from downstream.texts.documents import read_documents
-from tests.conftest import ROOT
 from tests.downstream.coref_task import (
     coref_flags,
     documents,
@@ -174,6 +172,8 @@ def test_predicts_raw_text_with_offsets(place: Path) -> None:
         resolver.predict("a text")
     with pytest.raises(CorpusError, match="document 1 of 1 is not a list of sentences"):
         resolver.predict_words([["a", "b"]])
+    with pytest.raises(CorpusError, match="document 1 of 1 has 2 words and 1 speakers"):
+        resolver.predict_words([[["a", "b"]]], speakers=[["A"]])
 
 
 def test_windows_do_not_change_predictions_if_nothing_is_cut(place: Path) -> None:
@@ -269,68 +269,3 @@ def test_page_of_documents_is_balanced(place: Path) -> None:
     parser.feed((place / "report" / "documents.html").read_text("utf-8"))
     assert parser.depth == 0
     assert "8 of 8 test documents" in parser.text
-
-
-GOOD = documents(1, 0)[0]
-
-
-@pytest.mark.parametrize(
-    ("flag", "row", "message"),
-    [
-        ("--train", {**GOOD, "clusters": [[[0, 99]]]}, r"line 2: the mention \[0, 99\] is outside"),
-        ("--test", {**GOOD, "clusters": [[[3, 2]]]}, r"line 2: the mention \[3, 2\] starts after"),
-        ("--validation", {"sentences": [["a"]]}, "line 2 has no field 'clusters'"),
-        ("--test", {**GOOD, "sentences": []}, "line 2: sentences is"),
-    ],
-)
-def test_rejects_bad_documents_before_the_bilm_reads(
-    place: Path, tmp_path: Path, flag: str, row: Any, message: str
-) -> None:
-    path = write_documents(tmp_path / "bad.jsonl", [GOOD, row])
-    cache = f"--cache={tmp_path / 'cache'}"
-    with pytest.raises(BilmError, match=f"bad.jsonl, {message}"):
-        main([*coref_flags(place, "mistake", *model(place), cache), f"{flag}={path}"])
-    assert not (place / "mistake").exists()
-    assert not (tmp_path / "cache").exists()
-
-
-def test_error_exits_with_2(place: Path, tmp_path: Path) -> None:
-    path = write_documents(tmp_path / "bad.jsonl", [{**GOOD, "clusters": [[[0, 0]], [[0, 0]]]}])
-    command = [sys.executable, "-m", "bilm", "tasks", "coref", *coref_flags(place, "no")]
-    done = subprocess.run(
-        [*command, "--mix=none", f"--train={path}"], capture_output=True, text=True, cwd=ROOT
-    )
-    assert done.returncode == 2
-    assert "bad.jsonl, line 1: the mention [0, 0] is in the clusters 0 and 1" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--mix=trainable"], "model is missing"),
-        (["--mix=none", "--no-characters"], "needs word vectors or characters"),
-        (["--mix=none", "--max-span-words=0"], "head.max_span_words"),
-        (["--mix=none", "--format=csv"], "data.format"),
-    ],
-)
-def test_rejects_invalid_settings(place: Path, more: list[str], message: str) -> None:
-    with pytest.raises(BilmError, match=message):
-        main([*coref_flags(place, "mistake"), *more])
-
-
-def test_rejects_training_documents_without_clusters(place: Path, tmp_path: Path) -> None:
-    path = write_documents(tmp_path / "none.jsonl", [{**GOOD, "clusters": [[[0, 0]]]}] * 2)
-    with pytest.raises(CorpusError, match="no training document has a cluster of at least two"):
-        main([*coref_flags(place, "no", "--mix=none", "--no-singletons"), f"--train={path}"])
-
-
-def test_help_does_not_import_torch() -> None:
-    code = (
-        "import sys, contextlib, io\n"
-        "from downstream.coref import main\n"
-        "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
-        "    main(['--help'])\n"
-        "assert not {'torch', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

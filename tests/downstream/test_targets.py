@@ -17,6 +17,7 @@ from bilm.errors import BilmError, CheckpointError, ConfigError
 from downstream import TextClassifier, TextLabeler, TextRegressor
 from downstream.analyses.layers import main as layers
 from downstream.classify import main as classify
+from downstream.heads.saved_head import Description
 from downstream.predict import main as predict
 from tests.conftest import ROOT
 from tests.downstream.order_task import write_csv
@@ -205,6 +206,17 @@ def test_bad_number_exits_with_code_2(place: Path) -> None:
 def test_analyses_reject_other_targets(place: Path) -> None:
     with pytest.raises(ConfigError, match="--target is multilabel; it is supported only by"):
         layers(flags(place, "multilabel", f"--output={place / 'mistake'}"))
+
+
+def test_heads_of_earlier_versions_have_classes_and_cut_texts(place: Path) -> None:
+    tree = json.loads((place / "multilabel" / "classifier.json").read_text("utf-8"))
+    assert (tree["long_texts"], tree["target"]["kind"]) == ("windows", "multilabel")
+    (place / "old").mkdir()
+    old = {key: tree[key] for key in tree.keys() - {"long_texts", "target"}}
+    (place / "old" / "classifier.json").write_text(json.dumps(old), encoding="utf-8")
+    description = Description.read(place / "old")
+    assert description.target.kind == "class"
+    assert description.reading.max_text_words == description.max_words == 400
 
 
 @pytest.mark.parametrize("head", ["mean_max", "bilstm"])

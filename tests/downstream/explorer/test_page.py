@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from downstream.predictors.tagger import Tagger
 from tests.bilm.embedding.elmo_models import golden, tiny
 from tests.downstream.explorer.browser import chromium, expect
 from tests.downstream.explorer.page_place import add_metrics, make_page_place
+from tests.downstream.explorer.pages import checked_page, classify, open_tab, score
 from tests.downstream.explorer.serving import Server, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
@@ -51,34 +51,8 @@ def server(place: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def page(browser: Any, server: Server) -> Iterator[Any]:
-    """Open the page; check that it sends requests only to its service, without errors."""
-    own = browser.new_page()
-    hosts: set[str | None] = set()
-    problems: list[str] = []
-    own.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
-    own.on("pageerror", lambda error: problems.append(str(error)))
-    own.on("dialog", lambda dialog: problems.append(dialog.message))
-    own.on("console", lambda line: problems.append(line.text) if line.type == "error" else None)
-    own.goto(server.address)
-    own.get_by_role("tab", name="Sentence").wait_for()
-    yield own
-    own.close()
-    assert hosts == {f"127.0.0.1:{server.port}"}
-    assert problems == []
-
-
-def open_tab(page: Any, name: str) -> Any:
-    page.get_by_role("tab", name=name).click()
-    return page.get_by_role("tabpanel", name=name)
-
-
-def score(page: Any, text: str) -> Any:
-    """Score a sentence in the first view, and return its words."""
-    page.get_by_role("textbox", name="Sentence").fill(text)
-    page.get_by_role("button", name="Score").click()
-    words = page.locator("#view-sentence .word")
-    expect(words).to_have_text([re.compile("^" + re.escape(word)) for word in text.split()])
-    return words
+    with checked_page(browser, server) as own:
+        yield own
 
 
 def test_sentence_shows_surprisals_and_predictions(page: Any) -> None:
@@ -203,10 +177,7 @@ def test_compare_shows_cosines(page: Any) -> None:
 
 
 def test_classifier_shows_probabilities_and_words(page: Any, place: Path) -> None:
-    view = open_tab(page, "Classifier")
-    view.get_by_role("textbox", name="Text").fill("the bank near water")
-    view.get_by_role("button", name="Classify").click()
-    view.get_by_role("heading", name="Attention").wait_for()
+    view = classify(page, "the bank near water")
     classifier = TextClassifier.from_pretrained(place / "report", device="cpu")
     (expected,) = classifier.explain(["the bank near water"], effects=True)
     label = classifier.classes[int(np.argmax(expected.probabilities))]
@@ -299,10 +270,7 @@ def test_dark_mode_and_screens(page: Any) -> None:
     page.emulate_media(color_scheme="dark")
     assert background() != light
     score(page, " ".join(["incomprehensibilities"] * 12 + ["x" * 400]))
-    view = open_tab(page, "Classifier")
-    view.get_by_role("textbox", name="Text").fill("the bank near water")
-    view.get_by_role("button", name="Classify").click()
-    view.get_by_role("heading", name="Effect of each word").wait_for()
+    classify(page, "the bank near water")
     for width, height in SCREENS:
         page.set_viewport_size({"width": width, "height": height})
         for name in TABS:
@@ -319,10 +287,7 @@ def test_has_no_serious_accessibility_problems(page: Any, scheme: str) -> None:
     view = open_tab(page, "Word in context")
     view.locator("svg.map").wait_for()
     open_tab(page, "Compare").locator("table.heat").wait_for()
-    view = open_tab(page, "Classifier")
-    view.get_by_role("textbox", name="Text").fill("the bank near water")
-    view.get_by_role("button", name="Classify").click()
-    view.get_by_role("heading", name="Effect of each word").wait_for()
+    classify(page, "the bank near water")
     for name in TABS:
         open_tab(page, name)
         found = axe.Axe().run(page).response["violations"]

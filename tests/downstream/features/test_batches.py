@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,3 +73,11 @@ def test_stored_poolings_equal_poolings_in_memory(tmp_path: Path) -> None:
     assert len(source) == len(memory) == 9
     assert_same(source.batch(SOME), memory.batch(SOME))
     assert source.batch(SOME).layers.shape == (3, 3, 1, 12)
+
+
+def test_other_texts_are_moved_with_the_batch() -> None:
+    asked = word_batch([LAYERS[1].astype(np.float16)], VECTORS[1:2])
+    batch = replace(word_batch(LAYERS[:1], None), others={"questions": asked})
+    moved = batch.to(torch.device("cpu")).others["questions"]
+    assert moved.layers.dtype == torch.float32  # as of the batch itself
+    torch.testing.assert_close(moved.layers, asked.layers.float())

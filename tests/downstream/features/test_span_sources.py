@@ -78,7 +78,7 @@ def test_an_answer_longer_than_all_windows_is_cut_off() -> None:
 
 def test_batches_have_the_words_of_windows_and_questions() -> None:
     words = tokenize_passage("a b c d e", lambda text: [*text.split(), "\u2581"], "the context")
-    texts = [words.words, ("x",), ("y", "z")]
+    texts = [words.words, ("x",), ("D", "b")]
     file = PlainWords.of_texts(texts)
     layers = np.arange(len(file.word_ids), dtype=np.float32).reshape(-1, 1, 1)
     ranges = WordRanges(WordLayersFile(file, layers), layers[:, 0], characters=True)
@@ -94,4 +94,12 @@ def test_batches_have_the_words_of_windows_and_questions() -> None:
     assert batch.extras["window_of"].tolist() == [0, 0, 1, 1]
     assert batch.extras["starts"].tolist() == [2, 0]
     assert batch.extras["is_answerable"].tolist() == [[True, True, True, False], [True] * 4]
+    nothing = [False] * 4
+    # The second question contains d and b; the windows are "c d e" with a mark, and "a b c d".
+    assert batch.extras["is_asked"].tolist() == [
+        nothing,
+        [False, True, False, False],
+        nothing,
+        [False, True, False, True],
+    ]
     assert {"characters", "character_index"} <= asked.extras.keys()

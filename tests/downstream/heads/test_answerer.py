@@ -139,6 +139,7 @@ def test_a_question_does_not_depend_on_the_other_questions_about_its_passage() -
     assert asked.mask is not None
     asked.vectors.copy_(asked.vectors.flip(0))
     asked.mask.copy_(asked.mask.flip(0))
+    swapped.extras["is_asked"].copy_(swapped.extras["is_asked"].flip(0))
     torch.testing.assert_close(net(swapped).first, both.first.flip(0))
     assert not torch.allclose(both.first[0], both.first[1])
 

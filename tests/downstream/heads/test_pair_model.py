@@ -59,7 +59,7 @@ CASES: list[dict[str, Any]] = [
     {"mix_kind": "none", "vector_dim": 4, "head": {"characters": True}},
     {"mix_kind": "learned", "head": {"elmo_at": "both", "characters": True}},
     {"head": {"elmo_at": "output"}},
-    {"head": {"elmo_at": "both"}},
+    {"head": {"elmo_at": "both", "shortcut": False}},
 ]
 
 
@@ -111,9 +111,10 @@ def test_mixes_are_at_the_requested_places() -> None:
     assert model(mix_kind="none").shares() == {}
 
 
-def test_attention_is_that_of_a_plain_computation() -> None:
+@pytest.mark.parametrize("shortcut", [False, True])
+def test_attention_is_that_of_a_plain_computation(shortcut: bool) -> None:
     """Compare the scores of a pair with a computation word by word, without padding or batches."""
-    net, pairs = model(mix_kind="none"), source()
+    net, pairs = model(mix_kind="none", head={"shortcut": shortcut}), source()
     batch = pairs.batch(np.array([3]))
     assert batch.vectors is not None
     first, second = batch.vectors[0], batch.vectors[1, :3]
@@ -124,7 +125,8 @@ def test_attention_is_that_of_a_plain_computation() -> None:
 
 
 def _encoded(net: PairModel, words: Tensor) -> Tensor:
-    return _bilstm(net.encode, words)
+    encoded = _bilstm(net.encode, words)
+    return torch.cat([encoded, words], dim=1) if net.has_shortcut else encoded
 
 
 def _bilstm(layer: Any, words: Tensor) -> Tensor:
@@ -147,6 +149,18 @@ def test_order_of_the_texts_matters() -> None:
     swapped = PairSource(texts._texts, PAIRS[:, 1], PAIRS[:, 0])
     one, two = net(texts.batch(np.array([0]))), net(swapped.batch(np.array([0])))
     assert (one - two).abs().max() > 1e-4
+
+
+def test_texts_of_a_pair_share_dropout_masks() -> None:
+    net = model(head={"dropout": 0.5}, mix=MixSettings(dropout=0.5)).train()
+    torch.manual_seed(0)
+    values = torch.ones(6, 4, 50)
+    for dropout in (net.dropout, net.mixes["input"].dropout):
+        dropped = dropout(values)
+        assert torch.equal(dropped[:3], dropped[3:])
+        assert not torch.equal(dropped[0], dropped[1])
+        assert set(dropped.unique().tolist()) == {0.0, 2.0}
+        assert torch.equal(dropped[:, 0], dropped[:, 3])
 
 
 def test_lengths_are_those_of_the_longer_text() -> None:
