@@ -88,7 +88,7 @@ def test_effects_compare_with_the_text_without_a_word(place: Path) -> None:
         shorter = np.delete(layers, i, axis=0)
         if classifier.description.head.mode != "words":
             shorter = pool_words(shorter)
-        (probabilities,) = classifier._classify([rest], [shorter])
+        (probabilities,) = classifier._outputs([rest], [shorter])
         expected = explained.probabilities[label] - probabilities[label]
         assert effect == pytest.approx(expected, abs=1e-5)
 

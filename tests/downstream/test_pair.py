@@ -5,7 +5,7 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +107,10 @@ def test_bilm_reads_every_text_of_a_file_once(
     read: list[str] = []
     stream = Embedder.stream
 
-    def record(self: Embedder, texts: Sequence[Sequence[str]], **options: Any) -> Iterator[Any]:
-        read.extend(" ".join(words) for words in texts)
-        return stream(self, texts, **options)
+    def record(self: Embedder, texts: Iterable[Sequence[str]], **options: Any) -> Iterator[Any]:
+        given = list(texts)
+        read.extend(" ".join(words) for words in given)
+        return stream(self, given, **options)
 
     monkeypatch.setattr(Embedder, "stream", record)
     rows = [("a", "the cat", "x"), ("a", "on", "y"), ("on", "a", "x"), ("the cat", "a", "y")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -46,5 +48,11 @@ def test_a_smaller_share_is_a_subset_of_a_larger_one() -> None:
 
 
 def test_the_whole_is_the_same_object() -> None:
-    whole = examples(np.arange(10))
-    assert draw_examples(whole, 1.0, seed=0) is whole
+    all_of_them = examples(np.arange(10))
+    assert draw_examples(all_of_them, 1.0, seed=0) is all_of_them
+
+
+@pytest.mark.parametrize("labels", [np.arange(10), Doubled()])
+def test_a_share_keeps_the_limit_of_words(labels: Ids | Doubled) -> None:
+    limited = replace(examples(labels), usual_words=7)
+    assert draw_examples(limited, 0.5, seed=0).usual_words == 7
