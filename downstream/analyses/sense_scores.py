@@ -47,7 +47,7 @@ class SenseScores:
 
 @dataclass(frozen=True)
 class Answers:
-    """The answers for some instances, by the name of the vectors; None if there is no answer.
+    """The answers for some instances, by the name of the vectors; None without an answer.
 
     `backed_off` marks instances whose lemma is not in training, and `known` instances of which a
     correct sense is in training.

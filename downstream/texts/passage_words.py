@@ -132,7 +132,7 @@ def tokenize_passage(text: str, split: Split, what: str) -> PassageWords:
 def covering_ranges(text: str, words: Sequence[str]) -> list[Range]:
     """Return the range of each word; words that are not in the text share the text between others.
 
-    A tokenizer that normalizes characters returns such words. Only a word that stands for nothing,
+    A tokenizer that normalizes characters returns such words. Only a word without a counterpart,
     such as the mark of a space, has an empty range.
     """
     ranges = word_ranges(text, words)

@@ -102,7 +102,7 @@ class HeadEstimator(ModelEstimator):
     ) -> tuple[Ids, Ids]:
         """Return the parts for training and validation, given a function of the share.
 
-        Both parts contain all examples if there is no share, if the examples cannot be divided, or
+        Both parts contain all examples without a share, if the examples cannot be divided, or
         if only one would be left for training.
         """
         everything = np.arange(num_examples)
