@@ -73,8 +73,8 @@ class Experiment:
         self.sst5 = self._task(self.films, "sst5_train.csv", "sst5_test.csv")
         self.sst5 += ["--validation", str(self.texts / "sst5_dev.csv"), "--tokenized"]
 
-    def pretrain(self) -> None:
-        """Prepare the texts, and pretrain the news biLM."""
+    def prepare(self) -> None:
+        """Prepare the texts."""
         done, source = self.texts / "done", str(self.data.resolve())
         if not done.is_file():
             print("texts", flush=True)
@@ -85,6 +85,9 @@ class Experiment:
                 f"{self.work} was made from {done.read_text(encoding='utf-8')}, not from {source}; "
                 "choose another --work"
             )
+
+    def pretrain(self) -> None:
+        """Pretrain the news biLM."""
         self._build("news", self.work / "news_corpus")
         self._train("news", self.work / "news_corpus", self.news)
 
@@ -186,6 +189,7 @@ class Experiment:
 
 
 PARTS: dict[str, Callable[[Experiment], None]] = {
+    "texts": Experiment.prepare,
     "pretrain": Experiment.pretrain,
     "pretrain-films": Experiment.pretrain_films,
     "pooled-heads": Experiment.pooled_heads,

@@ -25,8 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("minutes", "trial_minutes"):
         if flags[name] <= 0:
             raise ConfigError(
-                f"--{name.replace('_', '-')} is {flags[name]}; it must be above 0. Use the "
-                "training time of the biLM"
+                f"--{name.replace('_', '-')} is {flags[name]}; it must be above 0"
             )
     check_data(flags["data"])
     comparison = Comparison(Options(**flags))
@@ -44,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, required=True, help="directory of the task data")
     parser.add_argument("--work", type=Path, required=True, help="directory for all output")
     parser.add_argument(
-        "--minutes", type=float, required=True, help="training time of each system, as of the biLM"
+        "--minutes", type=float, required=True, help="training time of each system"
     )
     parser.add_argument(
         "--trial-minutes", type=float, default=3.0, help="training time of each trial (default: 3)"
@@ -59,9 +58,8 @@ def _parser() -> argparse.ArgumentParser:
         "--model",
         type=Path,
         default=Path("models/english-small"),
-        help="model directory of the biLM (default: models/english-small)",
+        help="the biLM that was trained longer (default: models/english-small)",
     )
-    parser.add_argument("--run", type=Path, help="output directory of its training, for its curve")
     parser.add_argument(
         "--systems",
         nargs="+",

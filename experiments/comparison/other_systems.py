@@ -19,9 +19,9 @@ GLOVE_WORDS = 6_000_000_000
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the system directory."""
     parser = argparse.ArgumentParser(prog="python -m experiments.comparison.other_systems")
-    parser.add_argument("--kind", choices=("bilm", "untrained", "glove"), required=True)
+    kinds = ("english_small", "untrained", "glove")
+    parser.add_argument("--kind", choices=kinds, required=True)
     parser.add_argument("--model", type=Path, help="model directory of the biLM")
-    parser.add_argument("--run", type=Path, help="output directory of its training")
     parser.add_argument("--vectors", type=Path, help="the file of GloVe")
     parser.add_argument("--seed", type=int, default=0, help="of the untrained biLM")
     parser.add_argument("--output", type=Path, required=True)
@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.kind == "glove":
         training: dict[str, Any] = {"words": GLOVE_WORDS}
         tree: dict[str, Any] = {"kind": "glove", "vectors": str(arguments.vectors.resolve())}
-    elif arguments.kind == "bilm":
-        training = _trained(arguments.model, arguments.run, arguments.output)
+    elif arguments.kind == "english_small":
+        training = _trained(arguments.model)
         tree = {"kind": "bilm", "model": str(arguments.model.resolve())}
     else:
         training = {"seed": arguments.seed}
@@ -46,15 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _trained(model: Path, run: Path | None, output: Path) -> dict[str, Any]:
+def _trained(model: Path) -> dict[str, Any]:
     from bilm.pretrained.model_directory import PretrainedBiLm
-    from experiments.comparison.bilm_run import training_of
 
-    weights = sum(p.numel() for p in PretrainedBiLm.open(model).model.parameters())
-    training: dict[str, Any] = {"parameters": weights}
-    if run is not None:
-        training |= training_of(run, output / "curve.jsonl")
-    return training
+    return {"parameters": sum(p.numel() for p in PretrainedBiLm.open(model).model.parameters())}
 
 
 def _untrained(model: Path, output: Path, seed: int) -> Path:

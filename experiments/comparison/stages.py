@@ -12,7 +12,7 @@ from bilm.files.strict_json import read_json
 from bilm.files.writing import write_text
 from experiments.comparison.features import SYSTEM_FILE
 from experiments.comparison.page import write_page
-from experiments.comparison.systems import PACKAGE, SYSTEMS, training_commands
+from experiments.comparison.systems import PACKAGE, SYSTEMS, Texts, training_commands
 from experiments.comparison.tasks import TASKS
 from experiments.comparison.trials import (
     TRIAL_SHARE,
@@ -36,7 +36,6 @@ class Options:
     trial_minutes: float
     corpus: Path
     model: Path
-    run: Path | None
     systems: Sequence[str]
 
 
@@ -69,6 +68,8 @@ class Comparison:
     def trials(self) -> None:
         """Run the trials of each system, and write the chosen flags."""
         for system in self._chosen_systems():
+            if not TRIALS[system]:
+                continue
             trials = list(TRIALS[system])
             scores = {trial.name: self._trial(system, trial) for trial in trials}
             combined = combined_trial(trials, {n: mean_score(s) for n, s in scores.items()})
@@ -85,17 +86,19 @@ class Comparison:
     def train(self) -> None:
         """Train each system for the whole time with the chosen flags."""
         for system in self._chosen_systems():
-            chosen = read_json(self._work / "trials" / f"{system}.json", CheckpointError)
+            flags: list[str] = []
+            if TRIALS[system]:
+                path = self._work / "trials" / f"{system}.json"
+                flags = read_json(path, CheckpointError)["flags"]
             output = self._work / "systems" / system
-            self._train(system, system, output, self._options.minutes, chosen["flags"])
+            self._train(system, system, output, self._options.minutes, flags)
 
     def others(self) -> None:
-        """Describe the biLM, the untrained biLM and GloVe."""
+        """Describe english-small, the untrained biLM and GloVe."""
         model = ["--model", str(self._options.model)]
-        run = ["--run", str(self._options.run)] if self._options.run is not None else []
         glove = self._options.data / "glove/glove.6B.50d.top60k.txt.gz"
         flags = {
-            "bilm": [*model, *run],
+            "english_small": model,
             "untrained": model,
             "glove": ["--vectors", str(glove)],
         }
@@ -138,7 +141,8 @@ class Comparison:
     def _train(
         self, name: str, system: str, output: Path, minutes: float, flags: Sequence[str]
     ) -> None:
-        for command in training_commands(system, self._work, output, minutes, flags):
+        texts = Texts(self._options.corpus, self._work)
+        for command in training_commands(system, texts, output, minutes, flags):
             self._stages.run(f"{name}_training{command.name}", command.words)
 
     def _trial(self, system: str, trial: Trial) -> dict[str, float]:

@@ -21,13 +21,14 @@ class System:
 SYSTEMS = {
     system.name: system
     for system in (
-        System("bilm", "biLM (bilm)", False),
+        System("bilm", "biLM (bilm)", True),
         System("masked_lm", "masked LM (transformers, BERT-style)", True),
         System("char_lms", "character LMs, both directions (flair)", True),
         System("fasttext", "fastText skip-gram (gensim)", True),
         System("word2vec", "word2vec skip-gram (gensim)", True),
         System("glove", "GloVe 50d (trained on 6 billion words)", False),
         System("untrained", "untrained biLM", False),
+        System("english_small", "english-small (biLM, trained longer)", False),
     )
 }
 
@@ -40,11 +41,23 @@ class Command:
     words: list[str]
 
 
+@dataclass(frozen=True)
+class Texts:
+    """The corpus, and the directory with the forms of its text that other systems read."""
+
+    corpus: Path
+    work: Path
+
+
 def training_commands(
-    system: str, work: Path, output: Path, minutes: float, flags: Sequence[str]
+    system: str, texts: Texts, output: Path, minutes: float, flags: Sequence[str]
 ) -> list[Command]:
     """Return the commands that train a system into `output` within `minutes`."""
     time = ["--minutes", f"{minutes:g}"]
+    work = texts.work
+    if system == "bilm":
+        words = [*_module("bilm_training"), "--corpus", str(texts.corpus)]
+        return [Command("", [*words, "--output", str(output), *time, *flags])]
     if system == "masked_lm":
         words = [*_module("masked_training"), "--pieces", str(work / "pieces")]
         return [Command("", [*words, "--output", str(output), *time, *flags])]

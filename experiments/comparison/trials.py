@@ -31,14 +31,13 @@ def _size(dim: int, layers: int) -> tuple[str, ...]:
     return ("--hidden-dim", str(dim), "--num-layers", str(layers))
 
 
+# The settings of the biLM were chosen by the trials of experiments/english_trials.py.
 TRIALS: dict[str, tuple[Trial, ...]] = {
+    "bilm": (),
     "masked_lm": (
         Trial(BASE),  # 256 x 6, 32 rows, learning rate 0.001, dropout 0.1
-        Trial("384x3", "size", _size(384, 3)),
         Trial("320x4", "size", _size(320, 4)),
-        Trial("256x4", "size", _size(256, 4)),
         Trial("rate_0.002", "rate", ("--learning-rate", "0.002")),
-        Trial("rate_0.0005", "rate", ("--learning-rate", "0.0005")),
         Trial("16_rows", "rows", ("--rows", "16")),
         Trial("no_dropout", "dropout", ("--dropout", "0")),
     ),
@@ -46,7 +45,6 @@ TRIALS: dict[str, tuple[Trial, ...]] = {
     "fasttext": (Trial(BASE), Trial("300", "dim", ("--dim", "300"))),
     "char_lms": (
         Trial(BASE),  # 1024 units, SGD with 20
-        Trial("512", "size", ("--hidden-dim", "512")),
         Trial("adamw", "optimizer", ("--optimizer", "adamw", "--learning-rate", "0.002")),
     ),
 }
