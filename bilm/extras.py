@@ -25,7 +25,9 @@ EXTRAS = {
     "scipy": "downstream",
     "sklearn": "downstream",
     "fastapi": "serve",
+    "httptools": "serve",
     "uvicorn": "serve",
+    "uvloop": "serve",
 }
 
 TRAINING = tuple(module for module, extra in EXTRAS.items() if extra == "train")

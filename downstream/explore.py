@@ -75,7 +75,7 @@ class ExploreOptions:
 def main(argv: Sequence[str] | None = None) -> int:
     """Load the model and what belongs to it, and serve until a signal arrives."""
     options = _parse(argv)
-    require("the service", "fastapi", "uvicorn")
+    require("the service", "fastapi", "uvicorn", "httptools", "uvloop")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     share_cores()
     # These imports load torch and the web framework.

@@ -28,12 +28,12 @@ class Domain:
 
     name: str
     build_flags: tuple[str, ...]
-    epochs: int
+    max_steps: int  # of one epoch at most
 
 
 DOMAINS = {
-    "ag": Domain("news", (), epochs=1),
-    "sst5": Domain("films", ("--lowercase", "--lines", "documents"), epochs=1),
+    "ag": Domain("news", (), max_steps=3000),
+    "sst5": Domain("films", ("--lowercase", "--lines", "documents"), max_steps=2000),
 }
 
 
@@ -50,42 +50,41 @@ class EnglishResults:
         }
         self.tasks["sst5"] += ["--validation", str(self.texts / "sst5_dev.csv"), "--tokenized"]
 
-    def adapt(self) -> None:
-        """Continue the training of english-small on both domains."""
-        for domain in DOMAINS.values():
-            corpus, run = self._corpus(domain), self._run(domain)
-            command = ["python", "-m", "data_tools.build_shards", "--overwrite"]
-            command += ["--vocab", str(model_path(MODEL) / "vocab.txt"), "--allow-unsorted-vocab"]
-            command += [*domain.build_flags, "--input", str(self.texts / f"{domain.name}.txt")]
-            self.stages.run(f"english_{domain.name}_corpus", [*command, "--output", str(corpus)])
-            self._evaluate(f"english_{domain.name}_before", MODEL, corpus)
-            command = ["deepspeed", "--quiet", "--num_gpus", "1", "launch/pretrain.py"]
-            command += ["--config", CONFIG, f"data.corpus={corpus}", f"train.output_dir={run}"]
-            command += [f"train.init_from={MODEL}", PRECISION]
-            command.append("train.optimizer.learning_rate=0.002")
-            command += [f"train.num_epochs={domain.epochs}", "train.max_steps=null"]
-            self.stages.run(f"english_{domain.name}_pretraining", command)
-            self._evaluate(f"english_{domain.name}_after", str(run), corpus)
+    def adapt(self, task: str) -> None:
+        """Continue the training of english-small on the domain of a task."""
+        domain = DOMAINS[task]
+        corpus, run = self._corpus(domain), self._run(domain)
+        command = ["python", "-m", "data_tools.build_shards", "--overwrite"]
+        command += ["--vocab", str(model_path(MODEL) / "vocab.txt"), "--allow-unsorted-vocab"]
+        command += [*domain.build_flags, "--input", str(self.texts / f"{domain.name}.txt")]
+        self.stages.run(f"english_{domain.name}_corpus", [*command, "--output", str(corpus)])
+        self._evaluate(f"english_{domain.name}_before", MODEL, corpus)
+        command = ["deepspeed", "--quiet", "--num_gpus", "1", "launch/pretrain.py"]
+        command += ["--config", CONFIG, f"data.corpus={corpus}", f"train.output_dir={run}"]
+        command += [f"train.init_from={MODEL}", PRECISION]
+        command.append("train.optimizer.learning_rate=0.002")
+        command += ["train.num_epochs=1", f"train.max_steps={domain.max_steps}"]
+        self.stages.run(f"english_{domain.name}_pretraining", command)
+        self._evaluate(f"english_{domain.name}_after", str(run), corpus)
 
-    def frozen_heads(self) -> None:
+    def frozen_heads(self, task: str) -> None:
         """Train heads on english-small as it is."""
-        self._all_heads("english", {"ag": MODEL, "sst5": MODEL})
+        self._all_heads("english", task, MODEL)
 
-    def adapted_heads(self) -> None:
-        """Train the same heads on the adapted models."""
-        models = {task: str(self._run(domain) / "best") for task, domain in DOMAINS.items()}
-        self._all_heads("adapted", models)
+    def adapted_heads(self, task: str) -> None:
+        """Train the same heads on the adapted model."""
+        self._all_heads("adapted", task, str(self._run(DOMAINS[task]) / "best"))
 
-    def _all_heads(self, prefix: str, models: dict[str, str]) -> None:
-        pooled = ["--head", "mean_max", "--mix", MIXES]
+    def _all_heads(self, prefix: str, task: str, model: str) -> None:
         recurrent = ["--head", "bilstm", "--mix", "learned", "--encoder-dim", "128"]
-        brief = ["--epochs", "4", "--batch-size", "128", "--learning-rate", "0.003"]
-        for task, model in models.items():
-            self._heads(f"{prefix}_{task}_mean_max", task, model, pooled)
-            training = brief if task == "ag" else []
-            self._heads(f"{prefix}_{task}_bilstm", task, model, [*recurrent, *training])
-        attention = ["--head", "attention", "--mix", "learned"]
-        self._heads(f"{prefix}_sst5_attention", "sst5", models["sst5"], attention)
+        if task == "ag":
+            recurrent += ["--epochs", "4", "--batch-size", "128", "--learning-rate", "0.003"]
+        self._heads(f"{prefix}_{task}_bilstm", task, model, recurrent)
+        pooled = ["--head", "mean_max", "--mix", MIXES]
+        self._heads(f"{prefix}_{task}_mean_max", task, model, pooled)
+        if task == "sst5":
+            attention = ["--head", "attention", "--mix", "learned"]
+            self._heads(f"{prefix}_sst5_attention", task, model, attention)
 
     def _heads(self, name: str, task: str, model: str, flags: Sequence[str]) -> None:
         command = ["python", "-m", "downstream.classify", "--model", model, *self.tasks[task]]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bilm.errors import ConfigError, run_command
 from bilm.files.writing import write_text
-from experiments.english_results import EnglishResults
+from experiments.english_results import DOMAINS, EnglishResults
 from experiments.prepare_texts import check_data, prepare
 from experiments.results_page import write_page
 from experiments.stages import Stages
@@ -149,9 +149,10 @@ class Experiment:
     def english(self) -> None:
         """Train heads on english-small, and on its adaptations to both domains."""
         english = EnglishResults(self.data, self.work)
-        english.frozen_heads()
-        english.adapt()
-        english.adapted_heads()
+        for task in DOMAINS:
+            english.frozen_heads(task)
+            english.adapt(task)
+            english.adapted_heads(task)
 
     def page(self) -> None:
         """Write docs/results.md and its plots."""

@@ -3,6 +3,7 @@
 uvicorn limits only the time between requests. Here, the headers of a request must arrive within
 `HEADER_SECONDS` after the connection was opened or after the first byte of a further request, and
 a client must read its answer within `ANSWER_SECONDS`. `limits.py` limits the time of the body.
+uvicorn's fast parser does not limit the size of headers; here it is at most `MAX_HEADER_BYTES`.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 10.0
 ANSWER_SECONDS = 60.0
+MAX_HEADER_BYTES = 16384
 
 
-class GuardedConnection(H11Protocol):
-    """A connection with a limit on the time of headers and of answers."""
+class GuardedConnection(HttpToolsProtocol):
+    """A connection with limits on the time of headers and of answers, and the size of headers."""
 
     _header_timer: asyncio.TimerHandle | None = None
     _answer_timer: asyncio.TimerHandle | None = None
+    _header_bytes = 0  # of the current request, parsed
+    _received_bytes = 0  # since the last request was complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to wait for the headers of the first request."""
@@ -40,8 +44,28 @@ class GuardedConnection(H11Protocol):
         if not is_idle:
             _cancel(self._header_timer)
             self._header_timer = None
-        elif self._header_timer is None:
+            self._received_bytes = 0
+            return
+        if self._header_timer is None:
             self._header_timer = self._start(HEADER_SECONDS)
+        self._received_bytes += len(data)
+        if self._received_bytes > MAX_HEADER_BYTES and not self.transport.is_closing():
+            self.send_400_response("The headers are too large.")
+
+    def on_message_begin(self) -> None:
+        """Start to count the bytes of the headers."""
+        super().on_message_begin()
+        self._header_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Count the bytes of the address."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count the bytes of a header."""
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
 
     def on_response_complete(self) -> None:
         """Stop waiting: between requests, uvicorn limits the time."""
@@ -58,6 +82,12 @@ class GuardedConnection(H11Protocol):
         """Stop waiting."""
         _cancel(self._answer_timer)
         super().resume_writing()
+
+    def _count(self, num_bytes: int) -> None:
+        """Raise an error, which the parser turns into status 400, if the headers are too large."""
+        self._header_bytes += num_bytes
+        if self._header_bytes > MAX_HEADER_BYTES:
+            raise ValueError(f"the headers have more than {MAX_HEADER_BYTES} bytes")
 
     def _start(self, seconds: float) -> asyncio.TimerHandle:
         abort: Callable[[], None] = self.transport.abort

@@ -121,11 +121,12 @@ class Guard:
         await self._app(scope, receive, send_with_headers)
 
     def _rejection(self, path: str, headers: Headers) -> JSONResponse | None:
-        if _host_name(headers.get("host", "")) not in self._names:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or _host_name(hosts[0]) not in self._names:
             detail = "the Host header does not name this service; `--allow-host NAME` allows a name"
             return JSONResponse({"detail": detail}, status_code=421)
         origin = headers.get("origin")
-        is_foreign = origin is not None and origin.partition("://")[2] != headers["host"]
+        is_foreign = origin is not None and origin.partition("://")[2] != hosts[0]
         from_other_site = headers.get("sec-fetch-site") in ("cross-site", "same-site")
         if is_foreign or (from_other_site and path not in self._open_paths):
             detail = "requests from pages of other sites are not allowed"

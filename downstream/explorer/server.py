@@ -19,7 +19,6 @@ DEFAULT_PORT = 8765
 GRACE_SECONDS = 30  # for requests under way, after a signal
 KEEP_ALIVE_SECONDS = 15
 MAX_CONNECTIONS = 512  # further ones are answered with 503
-MAX_HEADER_BYTES = 16384
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,6 @@ def config_of(app: FastAPI) -> uvicorn.Config:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
         limit_concurrency=MAX_CONNECTIONS,
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
 
 

@@ -105,6 +105,28 @@ def test_complete_requests_are_answered(monkeypatch: pytest.MonkeyPatch) -> None
             time.sleep(1.5 * SHORT_SECONDS)  # between requests, another limit applies
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param(b"X: " + b"x" * connections.MAX_HEADER_BYTES + b"\r\n\r\n", id="long"),
+        pytest.param(b"X: " + b"x" * connections.MAX_HEADER_BYTES, id="incomplete"),
+        pytest.param(b"X: x\r\n" * connections.MAX_HEADER_BYTES + b"\r\n", id="many"),
+    ],
+)
+def test_large_headers_are_rejected(headers: bytes) -> None:
+    with serving() as port, client(port) as own:
+        with suppress(ConnectionError):  # it may be closed before everything is sent
+            own.sendall(b"GET /1 HTTP/1.1\r\nHost: 127.0.0.1\r\n" + headers)
+        assert own.recv(12) == b"HTTP/1.1 400"
+
+
+def test_large_headers_in_parts_are_rejected() -> None:
+    with serving() as port, client(port) as own, pytest.raises(ConnectionError):
+        for _ in range(1000):
+            own.sendall(b"GET /" + b"x" * 1000 if not _ else b"x" * 1000)
+            time.sleep(0.001)
+
+
 def test_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "ANSWER_SECONDS", SHORT_SECONDS)
     with serving() as port, client(port) as own:
