@@ -29,6 +29,7 @@ SLOW_FILES = (
     "launch/test_embed_ranks.py",
     "chaos/test_kills.py",
     "downstream/explorer/test_page.py",
+    "downstream/explorer/test_screens.py",
     "launch/test_plan.py",
     "bilm/model/test_own_processes.py",
     "launch/test_commands.py",

@@ -24,9 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parts = flags.pop("parts")
     for name in ("minutes", "trial_minutes"):
         if flags[name] <= 0:
-            raise ConfigError(
-                f"--{name.replace('_', '-')} is {flags[name]}; it must be above 0"
-            )
+            raise ConfigError(f"--{name.replace('_', '-')} is {flags[name]}; it must be above 0")
     check_data(flags["data"])
     comparison = Comparison(Options(**flags))
     for part in parts:
@@ -42,9 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data", type=Path, required=True, help="directory of the task data")
     parser.add_argument("--work", type=Path, required=True, help="directory for all output")
-    parser.add_argument(
-        "--minutes", type=float, required=True, help="training time of each system"
-    )
+    parser.add_argument("--minutes", type=float, required=True, help="training time of each system")
     parser.add_argument(
         "--trial-minutes", type=float, default=3.0, help="training time of each trial (default: 3)"
     )

@@ -1,4 +1,7 @@
-"""Train and score heads on the features of a system: all shares of labels and seeds."""
+"""Train and score heads on the features of a system: all shares of labels and seeds.
+
+Memory: the features of all splits of a task in float32.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from bilm.distributed.process import configure_process
 from bilm.errors import CheckpointError, run_command
@@ -65,7 +69,8 @@ def problem_of(task: str, examples: dict[str, list[Example]], features: Path) ->
                 "Compute the features again"
             )
         score = _span_score(part, names) if TASKS[task].metric == "span F1" else _accuracy(classes)
-        splits[split] = Split(stored, classes, score)
+        features_of_split = torch.from_numpy(np.asarray(stored, dtype=np.float32))
+        splits[split] = Split(features_of_split, classes, score)
     return Problem(splits, len(names), TASKS[task].is_pooled)
 
 

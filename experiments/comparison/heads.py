@@ -16,11 +16,10 @@ from torch.nn import functional as F
 
 from bilm.model.scalar_mix import ScalarMix
 from downstream.heads.layers import Dropout
-from experiments.comparison.cache import Stored
 
 HIDDEN_DIM = 256  # of the classifier of texts
 
-_ROWS = 4096  # per step of a sum or a prediction
+_ROWS = 512  # per step of a sum or a prediction; they fit into the cache of a core
 
 
 @dataclass(frozen=True)
@@ -31,17 +30,17 @@ class Moments:
     deviation: Tensor
 
     @classmethod
-    def of(cls, features: Stored, places: npt.NDArray[np.int64]) -> Moments:
-        """Compute the moments of some rows of the features."""
-        total = np.zeros(features.shape[1:])
-        squares = np.zeros(features.shape[1:])
+    def of(cls, features: Tensor, places: npt.NDArray[np.int64]) -> Moments:
+        """Compute the moments of some rows of the features (rows, layers, dim)."""
+        total = torch.zeros(features.shape[1:], dtype=torch.float64)
+        squares = torch.zeros_like(total)
         for start in range(0, len(places), _ROWS):
-            rows = features[places[start : start + _ROWS]].astype(np.float32)
-            total += rows.sum(axis=0)
-            squares += np.square(rows, out=rows).sum(axis=0)
+            rows = features[torch.from_numpy(places[start : start + _ROWS])]
+            total += rows.sum(dim=0)
+            squares += rows.square_().sum(dim=0)
         mean = total / len(places)
-        deviation = np.sqrt(np.maximum(squares / len(places) - mean**2, 0)) + 1e-3
-        return cls(torch.from_numpy(mean).float(), torch.from_numpy(deviation).float())
+        deviation = (squares / len(places) - mean**2).clamp(min=0).sqrt() + 1e-3
+        return cls(mean.float(), deviation.float())
 
 
 class Head(nn.Module):
@@ -65,7 +64,7 @@ class Head(nn.Module):
         shares = self.mix.gamma * F.softmax(self.mix.weights, dim=0)
         # The mix of standardized layers, without a standardized copy of the rows.
         weights = shares[:, None] * self.scale  # (layers, dim)
-        mixed = torch.einsum("nld,ld->nd", rows, weights) - (weights * self.mean).sum(dim=0)
+        mixed = (rows * weights).sum(dim=1) - (weights * self.mean).sum(dim=0)  # (rows, dim)
         scores: Tensor = self.output(mixed)
         return scores
 
@@ -73,12 +72,11 @@ class Head(nn.Module):
         """Return the share of each layer in the mix; they sum to 1."""
         return F.softmax(self.mix.weights.detach(), dim=0).tolist()
 
-    def predict(self, features: Stored) -> npt.NDArray[np.int64]:
+    def predict(self, features: Tensor) -> npt.NDArray[np.int64]:
         """Return the class of each row."""
         self.eval()
         parts = [np.empty(0, np.int64)]
         with torch.inference_mode():
             for start in range(0, len(features), _ROWS):
-                rows = torch.from_numpy(features[start : start + _ROWS].astype(np.float32))
-                parts.append(self(rows).argmax(dim=-1).numpy())
+                parts.append(self(features[start : start + _ROWS]).argmax(dim=-1).numpy())
         return np.concatenate(parts)

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 from tests.downstream.explorer.browser import expect
 from tests.downstream.explorer.serving import Server
 
+TABS = ("Sentence", "Word in context", "Compare", "Classifier", "Runs")
+
 
 @contextmanager
 def checked_page(browser: Any, server: Server) -> Iterator[Any]:

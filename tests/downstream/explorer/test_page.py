@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ from bilm.embedding.scorer import Scorer
 from downstream.classifier import TextClassifier
 from downstream.predictors.tagger import Tagger
 from tests.bilm.embedding.elmo_models import golden, tiny
-from tests.downstream.explorer.browser import chromium, expect
-from tests.downstream.explorer.page_place import add_metrics, make_page_place
-from tests.downstream.explorer.pages import checked_page, classify, open_tab, score
+from tests.downstream.explorer.browser import expect
+from tests.downstream.explorer.page_place import add_metrics
+from tests.downstream.explorer.pages import TABS, classify, open_tab, score
 from tests.downstream.explorer.serving import Server, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.launch]
@@ -28,31 +27,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.launch]
 SENTENCE = "the bank floods the unheard river ."
 WORDS = SENTENCE.split()
 HOSTILE = '<img src=x onerror=alert(1)> & "quotes"'
-TABS = ["Sentence", "Word in context", "Compare", "Classifier", "Runs"]
-SCREENS = [(1280, 800), (390, 844)]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("browser")) as context:
-        yield context
-
-
-@pytest.fixture(scope="module")
-def place(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("page")
-
-
-@pytest.fixture(scope="module")
-def server(place: Path) -> Iterator[Server]:
-    with serving(place / "model", *make_page_place(place)) as own:
-        yield own
-
-
-@pytest.fixture
-def page(browser: Any, server: Server) -> Iterator[Any]:
-    with checked_page(browser, server) as own:
-        yield own
 
 
 def test_sentence_shows_surprisals_and_predictions(page: Any) -> None:
@@ -259,41 +233,3 @@ def test_works_with_the_keyboard_alone(page: Any) -> None:
     page.keyboard.press("Enter")
     page.locator("[data-direction=forward] tbody tr").first.wait_for()
     assert page.locator("#view-sentence .word[aria-pressed=true]").inner_text().startswith("bank")
-
-
-def test_dark_mode_and_screens(page: Any) -> None:
-    def background() -> str:
-        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-
-    page.emulate_media(color_scheme="light")
-    light = background()
-    page.emulate_media(color_scheme="dark")
-    assert background() != light
-    score(page, " ".join(["incomprehensibilities"] * 12 + ["x" * 400]))
-    classify(page, "the bank near water")
-    for width, height in SCREENS:
-        page.set_viewport_size({"width": width, "height": height})
-        for name in TABS:
-            open_tab(page, name)
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_has_no_serious_accessibility_problems(page: Any, scheme: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    page.emulate_media(color_scheme=scheme)
-    score(page, SENTENCE).nth(1).click()
-    page.locator("[data-direction=both] tbody tr").first.wait_for()
-    view = open_tab(page, "Word in context")
-    view.locator("svg.map").wait_for()
-    open_tab(page, "Compare").locator("table.heat").wait_for()
-    classify(page, "the bank near water")
-    for name in TABS:
-        open_tab(page, name)
-        found = axe.Axe().run(page).response["violations"]
-        serious = [
-            (own["id"], [node["html"][:200] for node in own["nodes"][:3]])
-            for own in found
-            if own["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], name

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from experiments.comparison import fitting
 from experiments.comparison.cache import open_stored, pooled, write_features
@@ -62,12 +63,9 @@ def test_stored_features_keep_the_order(tmp_path: Path) -> None:
 
 
 def test_head_standardizes_and_mixes_layers() -> None:
-    import torch
-
-    features = np.random.default_rng(0).normal(3, 2, (500, 2, 4)).astype(np.float16)
-    moments = Moments.of(features, np.arange(500))
+    rows = torch.from_numpy(np.random.default_rng(0).normal(3, 2, (500, 2, 4))).float()
+    moments = Moments.of(rows, np.arange(500))
     head = Head(moments, num_classes=3, hidden_dim=0, dropout=0.0)
-    rows = torch.from_numpy(features.astype(np.float32))
     standardized = (rows - moments.mean) / moments.deviation
     expected = head.output(standardized.mean(dim=1))
     torch.testing.assert_close(head(rows), expected, atol=1e-4, rtol=1e-4)
