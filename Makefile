@@ -23,6 +23,14 @@ help:                       ## list the targets
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
+# The packages of other systems, some of which need older versions than bilm's tests.
+.venv-comparison/.installed: pyproject.toml setup.py constraints.txt experiments/comparison/requirements.txt
+	$(PYTHON) -m venv .venv-comparison
+	.venv-comparison/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	.venv-comparison/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	.venv-comparison/bin/pip install --quiet --disable-pip-version-check -r experiments/comparison/requirements.txt
+	touch $@
+
 install: .venv/.dev         ## create .venv and install all dependencies into it
 
 demo: .venv/.installed      ## run the whole pipeline on generated text (a few minutes)
@@ -64,8 +72,11 @@ chaos: .venv/.dev           ## inject faults and write docs/reliability.md (unde
 cluster: .venv/.dev         ## run launchers and network faults on simulated machines and write docs/cluster.md (root, under 30 minutes)
 	$(BIN)/python -m tests.cluster
 
-results: .venv/.installed   ## repeat the experiments of docs/results.md (hours; DATA=DIR has the texts)
+results: .venv/.installed .venv-comparison/.installed ## repeat docs/results.md and docs/comparison.md (hours; DATA=DIR has the texts)
+	$(BIN)/python -m experiments.english_model --data $(DATA) --only-corpus
 	$(BIN)/python -m experiments.results --data $(DATA)
+	taskset -c 0 .venv-comparison/bin/python -m experiments.comparison --data $(DATA) \
+		--work results/comparison --minutes 15 --trial-minutes 1.5
 
 tasks: .venv/.installed     ## measure the tasks of the paper and write docs/tasks.md (hours; DATA=DIR has the data)
 	$(BIN)/python -m experiments.task_table --data $(DATA)
