@@ -66,9 +66,9 @@ stages that are done. The packages of the other systems are in
 AG News and SST-5: mean and maximum of each layer over the words, a trained mix of the layers, one
 hidden layer. CoNLL-2003: a linear tagger, F1 of spans. English-EWT: a linear probe. For AG News,
 all labels are those of 4,500 training texts; 500 more are used for validation, and all 7,600 test
-texts for the scores. A score is the mean ± the standard deviation over the seeds, in percent; a seed
-determines the labelled examples (with less than all labels), the initial weights and the order of
-the batches of the head. Each system was trained once.
+texts for the scores. A score is the mean ± the standard deviation over the seeds, in percent; a
+seed determines the labelled examples (with less than all labels), the initial weights and the order
+of the batches of the head. Each system was trained once.
 
 ## Where other systems are ahead
 
