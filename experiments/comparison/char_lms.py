@@ -42,7 +42,7 @@ class Settings:
     """The settings of a character LM; the learning rate is flair's default for SGD."""
 
     direction: Literal["forward", "backward"]
-    hidden_dim: int = 1024
+    hidden_dim: int = 512
     learning_rate: float = 20.0
     optimizer: Literal["sgd", "adamw"] = "sgd"
     dropout: float = 0.1
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--text", type=Path, required=True, help="output of .text")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--minutes", type=float, required=True, help="training time")
-    parser.add_argument("--hidden-dim", type=int, default=1024)
+    parser.add_argument("--hidden-dim", type=int, default=512)
     parser.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd")
     parser.add_argument("--learning-rate", type=float, default=20.0)
     flags = vars(parser.parse_args(argv))
