@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bilm.errors import CheckpointError
 from bilm.files.writing import write_text
 from downstream.reports.pages import new_figure, save_figure
 from experiments.comparison.page_tables import (
@@ -23,12 +22,11 @@ from experiments.comparison.page_tables import (
 )
 from experiments.comparison.records import Records
 from experiments.comparison.systems import SYSTEMS
+from experiments.marked_pages import put_part
 
 ROOT = Path(__file__).resolve().parents[2]
 
 PAGE = ROOT / "docs" / "comparison.md"
-
-START, END = "<!-- figures: {} -->", "<!-- end -->"
 
 UNITS = {
     "bilm": "loss per word (nats)",
@@ -133,17 +131,8 @@ def write_page(work: Path, minutes: float, page: Path = PAGE) -> None:
     }
     text = page.read_text(encoding="utf-8") if page.is_file() else TEMPLATE
     for name, part in parts.items():
-        text = put(text, name, part)
+        text = put_part(text, name, part, page)
     write_text(page, text)
-
-
-def put(text: str, name: str, part: str) -> str:
-    """Replace the part between the markers of this name."""
-    start = START.format(name)
-    before, mark, rest = text.partition(start)
-    if not mark or END not in rest:
-        raise CheckpointError(f"the page does not contain the markers {start} and {END}; add them")
-    return f"{before}{start}\n{part}\n{END}{rest.partition(END)[2]}"
 
 
 def _setting(records: Records, minutes: float) -> str:

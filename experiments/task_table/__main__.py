@@ -15,7 +15,7 @@ from pathlib import Path
 from bilm.distributed.process import num_cores
 from bilm.errors import ConfigError, run_command
 from experiments.prepare_texts import prepare_sst5
-from experiments.task_table.heads import VECTORS, Runner, all_heads
+from experiments.task_table.heads import VECTORS, Places, Runner, all_heads
 from experiments.task_table.page import write_page
 from experiments.task_table.plan import TASKS, TEXTS, TaskPlan
 
@@ -28,12 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise ConfigError(f"--jobs is {arguments.jobs}; it must be at least 1")
     _check_data(arguments.data, arguments.work, plans)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    records: Path = arguments.records or arguments.work / "records"
     if not arguments.write_only:
         if any(plan.name == "sst5" for plan in plans):
             prepare_sst5(arguments.data, arguments.work / TEXTS)
-        runner = Runner(arguments.data, arguments.work, arguments.model, arguments.jobs)
-        runner.run(list(all_heads(plans)))
-    write_page(arguments.work)
+        places = Places(arguments.data, arguments.work, records)
+        Runner(places, arguments.model, arguments.jobs).run(list(all_heads(plans)))
+    write_page(records)
     return 0
 
 
@@ -57,6 +58,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, required=True, help="directory of the task data")
     parser.add_argument(
         "--work", type=Path, default=Path("results/tasks"), help="directory for all output"
+    )
+    parser.add_argument(
+        "--records",
+        type=Path,
+        help="directory of the records of finished heads, which are not trained again (default: "
+        "records in --work)",
     )
     parser.add_argument("--model", default="english-small", help="the biLM (default: %(default)s)")
     parser.add_argument(

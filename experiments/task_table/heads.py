@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.stages import Stages
+from experiments.task_table.outcomes import is_recorded, write_record
 from experiments.task_table.plan import AT_INPUT, BASELINE, SHARES, VARIANTS, TaskPlan
 
 VECTORS = "glove/glove.6B.50d.top60k.txt.gz"
@@ -38,19 +39,36 @@ def all_heads(plans: Sequence[TaskPlan]) -> Iterator[Heads]:
 
 
 @dataclass(frozen=True)
-class Runner:
-    """Runs the commands, `jobs` at a time, each with one thread."""
+class Places:
+    """The directories of the data, of all output, and of the records of finished heads."""
 
     data: Path
     work: Path
+    records: Path
+
+    def portable(self, command: Sequence[str]) -> list[str]:
+        """Return a command with DATA and WORK in place of the directories of this machine."""
+        names = ((str(self.data), "DATA"), (str(self.work), "WORK"))
+        words = list(command)
+        for path, name in names:
+            words = [word.replace(path, name) for word in words]
+        return words
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs the commands, `jobs` at a time, each with one thread."""
+
+    places: Places
     model: str
     jobs: int
 
     def run(self, heads: Sequence[Heads]) -> None:
-        """Train all heads that are not trained yet; the first error ends the run."""
-        stages = Stages(self.work)
+        """Train all heads that are not recorded yet; the first error ends the run."""
+        self.places.records.mkdir(parents=True, exist_ok=True)
+        stages = Stages(self.places.work)
         with ThreadPoolExecutor(self.jobs) as pool:
-            started = [pool.submit(stages.run, own.name, self.command(own)) for own in heads]
+            started = [pool.submit(self._run_one, own, stages) for own in heads]
             try:
                 for future in started:
                     future.result()
@@ -58,11 +76,22 @@ class Runner:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
+    def _run_one(self, heads: Heads, stages: Stages) -> None:
+        command = self.command(heads)
+        record = self.places.records / f"{heads.name}.json"
+        portable = self.places.portable(command)
+        if is_recorded(record, portable):
+            print(f"{heads.name}: already recorded", flush=True)
+            return
+        done = stages.run(heads.name, command)
+        write_record(record, portable, done, self.places.work / heads.name)
+
     def command(self, heads: Heads) -> list[str]:
         """Return the command that trains these heads."""
-        command = [*heads.plan.command(self.data, self.work), *VARIANTS[heads.variant]]
-        command += ["--model", self.model, "--vectors", str(self.data / VECTORS)]
-        command += ["--seeds", str(heads.plan.seeds), "--cache", str(self.work / "cache")]
+        data, work = self.places.data, self.places.work
+        command = [*heads.plan.command(data, work), *VARIANTS[heads.variant]]
+        command += ["--model", self.model, "--vectors", str(data / VECTORS)]
+        command += ["--seeds", str(heads.plan.seeds), "--cache", str(work / "cache")]
         if heads.share != 1:
             command += ["--train-share", f"{heads.share:g}"]
-        return [*command, "--output", str(self.work / heads.name), "--overwrite"]
+        return [*command, "--output", str(work / heads.name), "--overwrite"]

@@ -1,17 +1,24 @@
-"""Read the results of the heads that the commands have trained."""
+"""The records of trained heads: one small JSON file for each command, from which pages are written.
+
+A record contains the command, the scores and curves of all seeds, and the costs. It can be kept
+when the output of the command, with its heads and predictions, is deleted.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bilm.errors import CheckpointError
 from bilm.files.strict_json import read_json
+from bilm.files.writing import write_text
 from downstream.reports.pages import MAX_RESULTS_BYTES, RESULTS_FILE
 from downstream.tasks.scores import mean_and_spread
-from experiments.task_table.heads import Heads
+from experiments.stages import Done
 
 
 @dataclass(frozen=True)
@@ -55,14 +62,41 @@ def main_score(outcome: dict[str, Any], split: str) -> float:
     return float(scores.get("main", scores.get("accuracy")))
 
 
-def read_results(work: Path, heads: Heads) -> HeadResults | None:
+def write_record(path: Path, command: Sequence[str], done: Done, output: Path) -> None:
+    """Write the record of a command from its report in `output`."""
+    report: dict[str, Any] = read_json(output / RESULTS_FILE, CheckpointError, MAX_RESULTS_BYTES)
+    outcomes = [
+        {
+            "scores": {split: {"main": main_score(own, split)} for split in own["scores"]},
+            "history": {key: own["history"][key] for key in ("validation_accuracy", "best_epoch")},
+            "shares": own["shares"],
+            "seconds": own["seconds"],
+        }
+        for own in report["outcomes"]
+    ]
+    tree = {
+        "command": list(command),
+        "seconds": done.seconds,
+        "peak_memory_gib": done.peak_memory_gib,
+        "outcomes": outcomes,
+    }
+    write_text(path, json.dumps(tree, indent=1) + "\n")
+
+
+def is_recorded(path: Path, command: Sequence[str]) -> bool:
+    """Whether there is a record of this command."""
+    if not path.is_file():
+        return False
+    command_of_record: list[str] = read_json(path, CheckpointError)["command"]
+    return command_of_record == list(command)
+
+
+def read_record(path: Path) -> HeadResults | None:
     """Return the results of a command that has finished, else None."""
-    if not (work / "stages" / f"{heads.name}.json").is_file():
+    if not path.is_file():
         return None
-    path = work / heads.name / RESULTS_FILE
-    tree: dict[str, Any] = read_json(path, CheckpointError, MAX_RESULTS_BYTES)
-    done: dict[str, Any] = read_json(work / "stages" / f"{heads.name}.json", CheckpointError)
-    return HeadResults(tree["outcomes"], done["peak_memory_gib"])
+    tree: dict[str, Any] = read_json(path, CheckpointError)
+    return HeadResults(tree["outcomes"], tree["peak_memory_gib"])
 
 
 def epochs_to_reach(curve: list[float], goal: float) -> int | None:

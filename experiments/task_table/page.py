@@ -12,7 +12,7 @@ from bilm.files.writing import write_text
 from downstream.reports.pages import markdown_table, new_figure, percent, save_figure
 from experiments.marked_pages import put_part
 from experiments.task_table.heads import Heads
-from experiments.task_table.outcomes import HeadResults, epochs_to_reach, read_results
+from experiments.task_table.outcomes import HeadResults, epochs_to_reach, read_record
 from experiments.task_table.plan import AT_INPUT, BASELINE, SHARES, TASKS, VARIANTS, TaskPlan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,11 +24,11 @@ PICTURE = ROOT / "docs" / "results" / "task_mixes.png"
 Results = dict[str, HeadResults]  # by variant
 
 
-def write_page(work: Path) -> None:
+def write_page(records: Path) -> None:
     """Replace the tables between the markers of the page by those of finished tasks."""
     complete: list[tuple[TaskPlan, Results]] = []
     for plan in TASKS:
-        read = {variant: read_results(work, Heads(plan, variant)) for variant in VARIANTS}
+        read = {variant: _results(records, Heads(plan, variant)) for variant in VARIANTS}
         results = {variant: own for variant, own in read.items() if own is not None}
         if len(results) == len(VARIANTS):
             complete.append((plan, results))
@@ -40,8 +40,12 @@ def write_page(work: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     for name, write in PARTS.items():
         text = put_part(text, name, write(complete), PAGE)
-    text = put_part(text, "task_shares", shares_table(complete, work), PAGE)
+    text = put_part(text, "task_shares", shares_table(complete, records), PAGE)
     write_text(PAGE, text)
+
+
+def _results(records: Path, heads: Heads) -> HeadResults | None:
+    return read_record(records / f"{heads.name}.json")
 
 
 def best_variant(results: Results) -> str:
@@ -115,13 +119,13 @@ def costs_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
     )
 
 
-def shares_table(complete: Sequence[tuple[TaskPlan, Results]], work: Path) -> str:
+def shares_table(complete: Sequence[tuple[TaskPlan, Results]], records: Path) -> str:
     """Return the test scores with shares of the training data."""
     shares = (*SHARES, 1.0)
     rows = [["task", "", *(f"{share:.0%}" for share in shares)]]
     for plan, _ in complete:
         for variant, title in ((BASELINE, "baseline"), (AT_INPUT, "+ ELMo at the input")):
-            found = [read_results(work, Heads(plan, variant, share)) for share in shares]
+            found = [_results(records, Heads(plan, variant, share)) for share in shares]
             cells = ["" if own is None else percent(*own.score("test")) for own in found]
             rows.append([plan.title, title, *cells])
     return markdown_table(rows)

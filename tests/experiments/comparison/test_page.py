@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from bilm.errors import CheckpointError
-from experiments.comparison.page import put, write_page
+from experiments.comparison.page import write_page
 from experiments.comparison.tasks import TASKS
+from experiments.marked_pages import put_part
 
 
 def write(path: Path, tree: Any) -> None:
@@ -73,7 +74,7 @@ def test_text_outside_the_markers_is_kept(tmp_path: Path) -> None:
 
 def test_rejects_a_page_without_markers() -> None:
     with pytest.raises(CheckpointError, match="figures: scores"):
-        put("text", "scores", "table")
+        put_part("text", "scores", "table", Path("page.md"))
 
 
 def test_rejects_a_directory_without_scores(tmp_path: Path) -> None:

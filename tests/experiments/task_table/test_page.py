@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from experiments.stages import Done
 from experiments.task_table import page
-from experiments.task_table.heads import Heads, Runner, all_heads
-from experiments.task_table.outcomes import epochs_to_reach
+from experiments.task_table.heads import Heads, Places, Runner, all_heads
+from experiments.task_table.outcomes import epochs_to_reach, is_recorded, write_record
 from experiments.task_table.plan import AT_INPUT, BASELINE, SHARES, TASKS, VARIANTS
 
 NER = next(plan for plan in TASKS if plan.name == "ner")
@@ -31,10 +32,11 @@ def outcome(test: float, validation: list[float], places: list[str]) -> dict[str
 
 
 def write_heads(work: Path, heads: Heads, outcomes: list[dict[str, Any]]) -> None:
-    (work / "stages").mkdir(parents=True, exist_ok=True)
-    (work / "stages" / f"{heads.name}.json").write_text(json.dumps({"peak_memory_gib": 1.5}))
+    """Write the report of a command, and its record."""
     (work / heads.name).mkdir()
     (work / heads.name / "results.json").write_text(json.dumps({"outcomes": outcomes}))
+    done = Done(heads.name, [], 60.0, 1.5, "", {})
+    write_record(work / f"{heads.name}.json", ["python"], done, work / heads.name)
 
 
 @pytest.fixture
@@ -93,13 +95,31 @@ def test_an_unfinished_task_is_left_out(work: Path, capsys: pytest.CaptureFixtur
 
 
 def test_heads_differ_only_in_their_variant_and_share(tmp_path: Path) -> None:
-    runner = Runner(tmp_path, tmp_path / "work", "english-small", jobs=1)
+    places = Places(tmp_path, tmp_path / "work", tmp_path / "records")
+    runner = Runner(places, "english-small", jobs=1)
     base, elmo = (runner.command(Heads(NER, v)) for v in (BASELINE, AT_INPUT))
     differing = set(base) ^ set(elmo)
     outputs = {str(tmp_path / "work" / f"ner_{v}") for v in (BASELINE, AT_INPUT)}
     assert differing == {"none", "trainable", "--elmo-at", "input"} | outputs
     names = [heads.name for heads in all_heads(TASKS)]
     assert len(names) == len(set(names)) == len(TASKS) * (len(VARIANTS) + 2 * len(SHARES))
+
+
+def test_a_recorded_command_is_not_run_again(tmp_path: Path) -> None:
+    places = Places(tmp_path / "data", tmp_path / "work", tmp_path / "records")
+    runner = Runner(places, "english-small", jobs=1)
+    heads = Heads(NER, BASELINE)
+    command = places.portable(runner.command(heads))
+    assert not any(str(tmp_path) in word for word in command)
+    places.work.mkdir()
+    places.records.mkdir()
+    write_heads(places.work, heads, [outcome(0.8, [0.5], [])])
+    record = places.records / f"{heads.name}.json"
+    assert not is_recorded(record, command)
+    write_record(record, command, Done("", [], 1.0, 1.0, "", {}), places.work / heads.name)
+    assert is_recorded(record, command)
+    assert not is_recorded(record, [*command, "--epochs", "1"])
+    runner.run([heads])  # fails if it starts the command, whose data do not exist
 
 
 def test_epochs_to_reach_a_score() -> None:
