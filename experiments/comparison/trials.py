@@ -39,6 +39,7 @@ TRIALS: dict[str, tuple[Trial, ...]] = {
         Trial("320x4", "size", _size(320, 4)),
         Trial("rate_0.002", "rate", ("--learning-rate", "0.002")),
         Trial("16_rows", "rows", ("--rows", "16")),
+        Trial("8_rows", "rows", ("--rows", "8")),
         Trial("no_dropout", "dropout", ("--dropout", "0")),
     ),
     "word2vec": (Trial(BASE), Trial("300", "dim", ("--dim", "300"))),  # the base has 100
