@@ -33,7 +33,7 @@ class Domain:
 
 DOMAINS = {
     "ag": Domain("news", (), max_steps=3000),
-    "sst5": Domain("films", ("--lowercase", "--lines", "documents"), max_steps=2000),
+    "sst5": Domain("films", ("--lowercase", "--lines", "documents"), max_steps=1000),
 }
 
 

@@ -44,7 +44,6 @@ class Settings:
     direction: Literal["forward", "backward"]
     hidden_dim: int = 512
     learning_rate: float = 20.0
-    optimizer: Literal["sgd", "adamw"] = "sgd"
     dropout: float = 0.1
     patience: int = 2  # parts
     seed: int = 0
@@ -58,7 +57,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--minutes", type=float, required=True, help="training time")
     parser.add_argument("--hidden-dim", type=int, default=512)
-    parser.add_argument("--optimizer", choices=("sgd", "adamw"), default="sgd")
     parser.add_argument("--learning-rate", type=float, default=20.0)
     flags = vars(parser.parse_args(argv))
     text, output, minutes = (flags.pop(name) for name in ("text", "output", "minutes"))

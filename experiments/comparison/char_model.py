@@ -53,5 +53,5 @@ def timed_trainer(
 
     random.seed(settings.seed)  # flair changes the case of a few lines
     corpus = TextCorpus(text, model.dictionary, model.is_forward_lm, character_level=True)
-    optimizer = torch.optim.SGD if settings.optimizer == "sgd" else torch.optim.AdamW
-    return Trainer(model, corpus, optimizer=optimizer)
+    # The AdamW of flair 0.15.1 does not work with torch 2.13.
+    return Trainer(model, corpus, optimizer=torch.optim.SGD)

@@ -44,10 +44,7 @@ TRIALS: dict[str, tuple[Trial, ...]] = {
     ),
     "word2vec": (Trial(BASE), Trial("300", "dim", ("--dim", "300"))),  # the base has 100
     "fasttext": (Trial(BASE), Trial("300", "dim", ("--dim", "300"))),
-    "char_lms": (
-        Trial(BASE),  # 512 units, SGD with 20
-        Trial("adamw", "optimizer", ("--optimizer", "adamw", "--learning-rate", "0.002")),
-    ),
+    "char_lms": (Trial(BASE),),  # 512 units, SGD with 20
 }
 
 COMBINED = "combined"
