@@ -238,7 +238,7 @@ PARTS = (
     Part("sst5", partial(_classification, name="sst5"), ("sst5_baselines", "sst5_gru")),
     *map(_analysis, ANALYSES),
     Part("adaptation", _adaptation, ("english_news_after", "english_films_after")),
-    Part("english_ag", partial(_english_heads, task="ag"), ("english_ag_bilstm",)),
+    Part("english_ag", partial(_english_heads, task="ag"), ("adapted_ag_bilstm",)),
     Part("english_sst5", partial(_english_heads, task="sst5"), ("english_sst5_bilstm",)),
     Part("costs", _costs, ("ag_bilstm_learned", "sst5_gru", "layers")),
 )

@@ -19,7 +19,7 @@ from experiments.comparison.tasks import read_examples
 
 WARMUP_SENTENCES = 200
 
-MAX_SECONDS = 60.0
+MAX_SECONDS = 20.0
 
 GROUP_SENTENCES = 500
 
