@@ -113,8 +113,13 @@ Each trial has the same training time. The table shows validation scores with a 
 """
 
 
-def write_page(work: Path, minutes: float, page: Path = PAGE) -> None:
-    """Replace the figures of the page; write the whole page if it does not exist."""
+def write_page(
+    work: Path, minutes: float, page: Path = PAGE, corpus: Path = Path("CORPUS")
+) -> None:
+    """Replace the figures of the page; write the whole page if it does not exist.
+
+    The paths of the working directory and of the corpus are replaced by WORK and CORPUS.
+    """
     records = Records.read(work)
     pictures = page.parent / "comparison"
     pictures.mkdir(parents=True, exist_ok=True)
@@ -127,7 +132,7 @@ def write_page(work: Path, minutes: float, page: Path = PAGE) -> None:
         "systems": system_paragraphs(records),
         "curves": _plot_curves(records, pictures / "learning_curves.png"),
         "trials": trials_table(records),
-        "costs": commands_table(records, ((str(work), "WORK"),)),
+        "costs": commands_table(records, ((str(work), "WORK"), (str(corpus), "CORPUS"))),
     }
     text = page.read_text(encoding="utf-8") if page.is_file() else TEMPLATE
     for name, part in parts.items():
@@ -139,7 +144,7 @@ def _setting(records: Records, minutes: float) -> str:
     train = records.text["splits"]["train"]
     versions = ", ".join(f"{name} {number}" for name, number in records.versions().items())
     places = {(f["cores"], f["machine"], f["python"]) for f in records.facts.values()}
-    machines = "; ".join(f"{c} cores ({m}), Python {p}" for c, m, p in sorted(places))
+    machines = "; ".join(f"Cores: {c} ({m}), Python {p}" for c, m, p in sorted(places))
     return (
         f"The text has {train['words']:,} words in {train['sentences']:,} sentences. The training "
         f"time of each system is {minutes:g} minutes. There are {records.num_seeds()} seeds per "

@@ -127,7 +127,7 @@ class Comparison:
 
     def page(self) -> None:
         """Write docs/comparison.md and its plot."""
-        write_page(self._work, self._options.minutes)
+        write_page(self._work, self._options.minutes, corpus=self._options.corpus)
 
     def _chosen_systems(self) -> list[str]:
         return [s for s in self._options.systems if SYSTEMS[s].is_trained_here]
