@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -41,6 +41,10 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+_RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+
+_RAW_NAMES = frozenset(name for name, _ in _RAW_HEADERS)
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,8 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(raw=message["headers"])
-                for name, value in _HEADERS.items():
-                    headers[name] = value
-                message["headers"] = headers.raw
+                own = [pair for pair in message["headers"] if pair[0] not in _RAW_NAMES]
+                message["headers"] = own + _RAW_HEADERS
             await send(message)
 
         rejection = self._rejection(scope["path"], Headers(scope=scope))
