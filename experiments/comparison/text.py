@@ -1,6 +1,6 @@
 """Write the sentences of a corpus as text, one sentence per line, words separated by spaces.
 
-All systems read the words of these files, in this order. The command streams; it keeps the word
+All systems but the biLM, which reads the corpus itself, read these files in this order. The command streams; it keeps the word
 types of the corpus in memory (about 40 MB for 400,000 types).
 """
 
