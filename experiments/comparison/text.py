@@ -1,7 +1,7 @@
 """Write the sentences of a corpus as text, one sentence per line, words separated by spaces.
 
-All systems but the biLM, which reads the corpus itself, read these files in this order. The command streams; it keeps the word
-types of the corpus in memory (about 40 MB for 400,000 types).
+All systems but the biLM, which reads the corpus itself, read these files in this order. The command
+streams; it keeps the word types of the corpus in memory (about 40 MB for 400,000 types).
 """
 
 from __future__ import annotations
