@@ -41,8 +41,8 @@ This page compares the frozen features of a biLM with those of systems that peop
 instead. All systems that are trained here read the same text for the same time on one core, after
 short trials; each reads as much of the text as its speed allows. The features are frozen. The
 heads, their grid of settings, the words and the seeds are the same for all systems.
-`english-small`, the model that comes with bilm, was trained for 72 minutes on two cores; it is listed separately and is not part
-of the comparison of equal times.
+`english-small`, the model that comes with bilm, was trained for 72 minutes on two cores; it is
+listed separately and is not part of the comparison of equal times.
 
 ```sh
 make results DATA=DIR
