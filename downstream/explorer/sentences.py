@@ -57,7 +57,7 @@ class SentenceParser:
                 )
             return self.tokenizer.tokenize(sentence)
         for word in sentence:
-            if not word or any(character.isspace() for character in word):
+            if word.split() != [word]:
                 raise RequestError(
                     f"sentence {number} contains the word {word[:40]!r}; a word must have "
                     "characters, and no spaces. Send the sentence as a string to have it split"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 from collections.abc import Iterator
@@ -111,4 +112,8 @@ def serve(app: FastAPI, endpoint: Endpoint) -> None:
     """Serve until a signal arrives."""
     # uvicorn raises the signal again when it has stopped; SIGTERM is then a normal exit.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
+    # The objects of the libraries and of the model live until the end. Without this, the garbage
+    # collector visits all of them again and again, and answers wait for it.
+    gc.collect()
+    gc.freeze()
     uvicorn.Server(config_of(app)).run(sockets=[endpoint.socket])

@@ -191,6 +191,30 @@ def test_answers_malformed_bodies_without_failing(client: TestClient, content: b
         assert "Traceback" not in answer.text
 
 
+@pytest.mark.parametrize("content_type", ["text/plain", "application/octet-stream", ""])
+def test_bodies_must_be_declared_as_json(client: TestClient, content_type: str) -> None:
+    headers = {"Content-Type": content_type} if content_type else {}
+    for path in ("/v1/embed", "/v1/score"):
+        answer = client.post(path, content=b'{"sentences": [["a"]]}', headers=headers)
+        assert answer.status_code == 422, answer.text
+
+
+def test_invalid_fields_are_named(client: TestClient) -> None:
+    for path in ("/v1/embed", "/v1/score"):
+        answer = client.post(path, json={"sentences": [["a"]], "unknown": 1})
+        assert answer.status_code == 422
+        assert answer.json()["detail"].startswith("body.unknown: "), answer.text
+
+
+def test_the_description_states_the_body_of_every_route(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    posts = [own["post"] for own in paths.values() if "post" in own]
+    assert len(posts) == 6
+    assert all("application/json" in post["requestBody"]["content"] for post in posts)
+    embed = paths["/v1/embed"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(embed["properties"]) == {"sentences", "layers", "pool", "dtype"}
+
+
 def test_rejects_large_bodies() -> None:
     settings = AppSettings(limits=RequestLimits(max_body_bytes=100))
     with TestClient(create_app(load(), settings), base_url=BASE) as client:
