@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.stages import Stages
 from experiments.task_table.outcomes import is_recorded, write_record
-from experiments.task_table.plan import AT_INPUT, BASELINE, SHARES, VARIANTS, TaskPlan
+from experiments.task_table.plan import COMPARED, SHARES, VARIANTS, TaskPlan
 
 VECTORS = "glove/glove.6B.50d.top60k.txt.gz"
 
@@ -30,12 +30,12 @@ class Heads:
 
 
 def all_heads(plans: Sequence[TaskPlan]) -> Iterator[Heads]:
-    """Yield the variants of all tasks with all data, then two of them with shares of it."""
+    """Yield the heads that are compared first, with all data and with shares of it; then others."""
+    for share in (1.0, *SHARES):
+        for plan in plans:
+            yield from (Heads(plan, variant, share) for variant in COMPARED)
     for plan in plans:
-        yield from (Heads(plan, variant) for variant in VARIANTS)
-    for plan in plans:
-        for share in SHARES:
-            yield from (Heads(plan, variant, share) for variant in (BASELINE, AT_INPUT))
+        yield from (Heads(plan, variant) for variant in VARIANTS if variant not in COMPARED)
 
 
 @dataclass(frozen=True)

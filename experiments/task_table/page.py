@@ -25,22 +25,25 @@ Results = dict[str, HeadResults]  # by variant
 
 
 def write_page(records: Path) -> None:
-    """Replace the tables between the markers of the page by those of finished tasks."""
-    complete: list[tuple[TaskPlan, Results]] = []
+    """Replace the tables between the markers of the page.
+
+    A task is in them if its baseline and its heads with ELMo at the input have been trained.
+    """
+    measured: list[tuple[TaskPlan, Results]] = []
     for plan in TASKS:
         read = {variant: _results(records, Heads(plan, variant)) for variant in VARIANTS}
         results = {variant: own for variant, own in read.items() if own is not None}
-        if len(results) == len(VARIANTS):
-            complete.append((plan, results))
+        if {BASELINE, AT_INPUT} <= results.keys():
+            measured.append((plan, results))
         else:
             print(f"{plan.name}: not finished, so it is left out of the page")
-    if not complete:
+    if not measured:
         return
-    plot_mixes(complete)
+    plot_mixes(measured)
     text = PAGE.read_text(encoding="utf-8")
     for name, write in PARTS.items():
-        text = put_part(text, name, write(complete), PAGE)
-    text = put_part(text, "task_shares", shares_table(complete, records), PAGE)
+        text = put_part(text, name, write(measured), PAGE)
+    text = put_part(text, "task_shares", shares_table(measured, records), PAGE)
     write_text(PAGE, text)
 
 
@@ -50,15 +53,15 @@ def _results(records: Path, heads: Heads) -> HeadResults | None:
 
 def best_variant(results: Results) -> str:
     """Return the place of ELMo with the best validation score."""
-    places = [variant for variant in VARIANTS if variant != BASELINE]
+    places = [variant for variant in results if variant != BASELINE]
     return max(places, key=lambda variant: results[variant].score("validation")[0])
 
 
-def main_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
+def main_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
     """Return the table of baselines and ELMo, beside the figures of the paper."""
     head = ["task", "score", "seeds", "baseline", "+ ELMo", "gain", "errors removed"]
     rows = [[*head, "paper: baseline", "paper: + ELMo"]]
-    for plan, results in complete:
+    for plan, results in measured:
         (base, base_spread), (elmo, spread) = (
             results[variant].score("test") for variant in (BASELINE, best_variant(results))
         )
@@ -79,18 +82,19 @@ def main_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
     return markdown_table(rows)
 
 
-def places_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
+def places_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
     """Return the test scores with ELMo at the input, at the output, and at both."""
     rows = [["task", *VARIANTS]]
-    for plan, results in complete:
-        rows.append([plan.title, *(percent(*results[v].score("test")) for v in VARIANTS)])
+    for plan, results in measured:
+        cells = (percent(*results[v].score("test")) if v in results else "" for v in VARIANTS)
+        rows.append([plan.title, *cells])
     return markdown_table(rows) + "\n\n![weights of the layers](results/task_mixes.png)"
 
 
-def epochs_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
+def epochs_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
     """Return how soon heads with ELMo reach the best validation score of their baseline."""
     rows = [["task", "baseline: best epoch", "+ ELMo: the same score after", "reached by"]]
-    for plan, results in complete:
+    for plan, results in measured:
         baseline = results[BASELINE]
         goals = [max(curve) for curve in baseline.validation_curves()]
         curves = results[best_variant(results)].validation_curves()
@@ -107,10 +111,10 @@ def epochs_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
     return markdown_table(rows)
 
 
-def costs_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
+def costs_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
     """Return the time to train a head on one thread, and the peak memory of the commands."""
     rows = [["task", "baseline", "+ ELMo", "peak memory"]]
-    for plan, results in complete:
+    for plan, results in measured:
         memory = max(own.peak_memory_gib for own in results.values())
         seconds = (results[v].seconds() for v in (BASELINE, best_variant(results)))
         rows.append([plan.title, *(f"{s:.0f} s" for s in seconds), f"{memory:.1f} GiB"])
@@ -119,11 +123,11 @@ def costs_table(complete: Sequence[tuple[TaskPlan, Results]]) -> str:
     )
 
 
-def shares_table(complete: Sequence[tuple[TaskPlan, Results]], records: Path) -> str:
+def shares_table(measured: Sequence[tuple[TaskPlan, Results]], records: Path) -> str:
     """Return the test scores with shares of the training data."""
     shares = (*SHARES, 1.0)
     rows = [["task", "", *(f"{share:.0%}" for share in shares)]]
-    for plan, _ in complete:
+    for plan, _ in measured:
         for variant, title in ((BASELINE, "baseline"), (AT_INPUT, "+ ELMo at the input")):
             found = [_results(records, Heads(plan, variant, share)) for share in shares]
             cells = ["" if own is None else percent(*own.score("test")) for own in found]
@@ -131,11 +135,11 @@ def shares_table(complete: Sequence[tuple[TaskPlan, Results]], records: Path) ->
     return markdown_table(rows)
 
 
-def plot_mixes(complete: Sequence[tuple[TaskPlan, Results]]) -> None:
-    """Draw the weights of the layers in the mixes of heads with ELMo at both places."""
-    figure, axes = new_figure(1, len(complete), width=2.4, height=2.8)
-    for (plan, results), axis in zip(complete, axes, strict=True):
-        for place, weights in results["both"].mix_shares().items():
+def plot_mixes(measured: Sequence[tuple[TaskPlan, Results]]) -> None:
+    """Draw the weights of the layers in the mixes of heads with ELMo at the best places."""
+    figure, axes = new_figure(1, len(measured), width=2.4, height=2.8)
+    for (plan, results), axis in zip(measured, axes, strict=True):
+        for place, weights in results[best_variant(results)].mix_shares().items():
             axis.plot(range(len(weights)), weights, "o-", label=place)
         axis.set(title=plan.name, xlabel="layer", ylim=(0, 1), xticks=range(len(weights)))
         axis.grid(alpha=0.3)

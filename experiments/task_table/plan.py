@@ -13,7 +13,7 @@ VARIANTS = {
     "both": ("--mix", "trainable", "--elmo-at", "both"),
 }
 
-BASELINE, AT_INPUT = "baseline", "input"
+BASELINE, AT_INPUT = COMPARED = "baseline", "input"
 
 # The shares of the training data in the table of few labels, besides the whole.
 SHARES = (0.01, 0.1)
