@@ -94,6 +94,16 @@ def test_an_unfinished_task_is_left_out(work: Path, capsys: pytest.CaptureFixtur
     assert "ner: not finished" in capsys.readouterr().out
 
 
+def test_places_that_are_not_measured_are_blank(work: Path) -> None:
+    write_heads(work, Heads(NER, BASELINE), [outcome(0.8, [0.5], [])])
+    write_heads(work, Heads(NER, AT_INPUT), [outcome(0.9, [0.6], ["input"])])
+    page.write_page(work)
+    text = (work / "tasks.md").read_text()
+    assert rows(text, "tasks")[1][5] == "+10.00"
+    places = dict(zip(*rows(text, "task_places"), strict=True))
+    assert (places["input"].split()[0], places["output"], places["both"]) == ("90.00", "", "")
+
+
 def test_heads_differ_only_in_their_variant_and_share(tmp_path: Path) -> None:
     places = Places(tmp_path, tmp_path / "work", tmp_path / "records")
     runner = Runner(places, "english-small", jobs=1)
