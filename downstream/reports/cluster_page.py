@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from downstream.reports.pages import html_document
 from downstream.texts.clusters import Clusters
 
 PAGE_FILE = "documents.html"
@@ -42,10 +43,6 @@ def cluster_page(documents: Sequence[ShownDocument]) -> str:
     """Return the page of the first documents."""
     shown = documents[:MAX_SHOWN_DOCUMENTS]
     parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8"><title>Coreference</title>',
-        f"<style>{_STYLE}{_colors()}</style></head><body>",
-        "<h1>Coreference</h1>",
         f"<p>{len(shown)} of {len(documents)} test documents. A mention is in brackets with the "
         "number of its cluster. Numbers of true and predicted clusters do not correspond.</p>",
     ]
@@ -54,7 +51,7 @@ def cluster_page(documents: Sequence[ShownDocument]) -> str:
         for heading, clusters in (("Predicted", document.predicted), ("True", document.truth)):
             parts.append(f"<h3>{heading}</h3>")
             parts.append(f"<p>{'<br>'.join(_marked(document.sentences, clusters))}</p>")
-    return "\n".join([*parts, "</body></html>", ""])
+    return html_document("Coreference", _STYLE + _colors(), parts)
 
 
 def _colors() -> str:

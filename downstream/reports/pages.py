@@ -1,4 +1,4 @@
-"""The parts of a results page: tables, percentages, plots, and the output directory."""
+"""The parts of a results page: tables, percentages, HTML, plots, and the output directory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,20 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
 def percent(mean: float, std: float | None = None) -> str:
     """Format a share in percent, with its standard deviation if there is one."""
     return f"{100 * mean:.2f}" if std is None else f"{100 * mean:.2f} ± {100 * std:.2f}"
+
+
+def html_document(title: str, style: str, body: Sequence[str]) -> str:
+    """Return an HTML document without scripts; its heading is the title, `body` is HTML."""
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>',
+            f"<style>{style}</style></head><body>",
+            f"<h1>{escape(title)}</h1>",
+            *body,
+            "</body></html>\n",
+        ]
+    )
 
 
 def layer_name(layer: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -46,8 +47,8 @@ def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path
     save_figure(figure, path)
 
 
-def plot_labels(scores: Mapping[str, ClassScores], path: Path) -> None:
-    """Draw a bar per label: its F1, for the most frequent labels."""
+def plot_labels(scores: Mapping[str, ClassScores], unit: str, path: Path) -> None:
+    """Draw a bar per label: its F1, for the most frequent labels; `unit` is what they label."""
     shown = sorted(scores, key=lambda name: -scores[name].support)[:_MAX_LABELS]
     figure, (axis,) = new_figure(1, 1, width=6.0, height=0.28 * len(shown) + 1.2)
     values = [100 * scores[name].f1 for name in shown]
@@ -57,7 +58,36 @@ def plot_labels(scores: Mapping[str, ClassScores], path: Path) -> None:
     axis.set_yticks(range(len(shown)), names)
     axis.invert_yaxis()
     axis.set_xlim(0, 108)
-    axis.set_xlabel("F1 (%) of each label, with its number of texts")
+    axis.set_xlabel(f"F1 (%) of each label, with its number of {unit}")
+    save_figure(figure, path)
+
+
+def plot_confused(confusions: Sequence[tuple[str, str, int]], path: Path) -> None:
+    """Draw how often words of one label got another one, for the labels confused most often.
+
+    A confusion is a true label, a predicted one, and a number of words. Words with the right label
+    are not shown.
+    """
+    involved: Counter[str] = Counter()
+    for truth, predicted, count in confusions:
+        involved.update({truth: count, predicted: count})
+    names = sorted(name for name, _ in involved.most_common(_MAX_NUMBERED_CLASSES))
+    places = {name: i for i, name in enumerate(names)}
+    counts = np.zeros((len(names), len(names)), dtype=np.int64)
+    for truth, predicted, count in confusions:
+        if truth in places and predicted in places:
+            counts[places[truth], places[predicted]] = count
+    size = 2.4 + 0.42 * len(names)
+    figure, (axis,) = new_figure(1, 1, width=size, height=size)
+    if names:
+        axis.imshow(counts, cmap="Blues", vmin=0)
+    axis.set_xticks(range(len(names)), [name[:20] for name in names], rotation=90)
+    axis.set_yticks(range(len(names)), [name[:20] for name in names])
+    axis.set(title="words with a wrong label", xlabel="predicted label", ylabel="true label")
+    for i, j in np.argwhere(counts):
+        color = "white" if counts[i, j] > counts.max() / 2 else "black"
+        text = f"{counts[i, j]:,}"
+        axis.text(j, i, text, ha="center", va="center", color=color, size=7)
     save_figure(figure, path)
 
 

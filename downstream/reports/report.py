@@ -175,10 +175,18 @@ def _results_tree(
             mix: _summary(outcomes, page.figures) for mix, outcomes in results.by_mix().items()
         },
         "best": {"mix": chosen.outcome.mix, "seed": chosen.outcome.seed},
-        "outcomes": [asdict(outcome) for outcome in results.outcomes],
+        "outcomes": [_outcome_tree(outcome) for outcome in results.outcomes],
         "seconds": results.seconds,
         "peak_memory_gib": peak_memory_bytes() / 2**30,
     }
+
+
+def _outcome_tree(outcome: Outcome[Any]) -> dict[str, Any]:
+    """Return an outcome as a JSON object; every split has the score `main`."""
+    tree = asdict(outcome)
+    for split, scores in outcome.scores.items():
+        tree["scores"][split]["main"] = scores.main
+    return tree
 
 
 def _summary(

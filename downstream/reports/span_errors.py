@@ -11,6 +11,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
+from downstream.reports.pages import html_document
 from downstream.texts.offsets import Range
 from downstream.texts.passages import Question
 
@@ -67,18 +68,11 @@ def errors_page(errors: Sequence[SpanError], num_errors: int) -> str:
             ("both", "predicted and reference"),
         )
     )
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8"><title>Wrong answers</title>',
-            f"<style>{_STYLE}</style></head><body>",
-            "<h1>Wrong answers</h1>",
-            f"<p>{len(errors):,} of {num_errors:,} test questions whose answer is not an exact "
-            f"match. {legend}.</p>",
-            *map(_article, errors),
-            "</body></html>\n",
-        ]
+    introduction = (
+        f"<p>{len(errors):,} of {num_errors:,} test questions whose answer is not an exact "
+        f"match. {legend}.</p>"
     )
+    return html_document("Wrong answers", _STYLE, [introduction, *map(_article, errors)])
 
 
 def _article(error: SpanError) -> str:

@@ -1,7 +1,8 @@
 """The parts of the report of tagging tasks: scores by type, confused labels, and errors.
 
-`errors.jsonl` has one line per test sentence with an error: its words, the true and the predicted
-spans (or the words with a wrong tag), and its file and line.
+`errors.jsonl` has one line per test sentence with an error: its words, the spans (or the words with
+a wrong tag) that were missed and those that are wrong, and its file and line. `errors.html` shows
+the first of them with their spans marked.
 """
 
 from __future__ import annotations
@@ -9,17 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from downstream.heads.tagger import TaggerDescription, TagPrediction
-from downstream.reports.report import (
-    Column,
-    TaskPage,
-    class_table,
-    confusion_table,
-)
+from downstream.reports.plots import plot_confused, plot_labels
+from downstream.reports.report import Column, TaskPage, class_table, confusion_table
+from downstream.reports.tag_errors import TagError, errors_page
 from downstream.settings.tagging import SequenceSettings
 from downstream.tasks.splits import SPLITS
 from downstream.tasks.tag_scores import TagScores
@@ -28,6 +25,7 @@ from downstream.texts.tag_sequences import Span, spans_without
 from downstream.training.experiment import Results
 
 ERRORS_FILE = "errors.jsonl"
+ERRORS_PAGE = "errors.html"
 
 _SHOWN_ERRORS = 15
 
@@ -56,7 +54,9 @@ def tagging_page(
     if not task.is_bio:
         figures = {"main": main}
     test = best.scores["test"]
-    kind = "type (test)" if task.is_bio else "label (test)"
+    kind, unit = ("type (test)", "spans") if task.is_bio else ("label (test)", "words")
+    confusions = [(c.truth, c.predicted, c.count) for c in test.confusions]
+    wrong = list(errors(results))
     return TaskPage(
         title=f"{names.title} on a frozen biLM",
         introduction=_introduction(results, settings, names),
@@ -66,12 +66,15 @@ def tagging_page(
         figures=figures,
         selection=f"Selected by the validation {main}; this directory contains its {names.noun}.",
         details=[
-            class_table(test.by_class, kind, "spans" if task.is_bio else "words"),
+            class_table(test.by_class, kind, unit),
+            "![F1 of each label](labels.png)",
             "## Confused labels (test)",
-            confusion_table(((c.truth, c.predicted, c.count) for c in test.confusions), "words"),
+            confusion_table(confusions, "words"),
+            "![confused labels](confusion.png)",
             "## Errors (test)",
-            f"The first errors; `{ERRORS_FILE}` has all of them.",
-            *islice(_shown_errors(results), _SHOWN_ERRORS),
+            f"The first errors; [{ERRORS_PAGE}]({ERRORS_PAGE}) shows more of them with their "
+            f"spans marked, and `{ERRORS_FILE}` has all of them.",
+            *map(_shown_error, wrong[:_SHOWN_ERRORS]),
         ],
         card=_card(results, settings, names),
         tree={
@@ -80,10 +83,15 @@ def tagging_page(
             names.unit: {split: len(task.splits[split]) for split in SPLITS},
             "test_sentences_in_training": task.num_seen(),
         },
+        pictures={
+            "labels.png": partial(plot_labels, test.by_class, unit),
+            "confusion.png": partial(plot_confused, confusions),
+        },
         files={
             ERRORS_FILE: "".join(
-                json.dumps(error, ensure_ascii=False) + "\n" for error in errors(results)
-            )
+                json.dumps(error.record(), ensure_ascii=False) + "\n" for error in wrong
+            ),
+            ERRORS_PAGE: errors_page(wrong, names.unit),
         },
         loss="negative log-likelihood per sentence",
         score=main,
@@ -105,41 +113,33 @@ def _introduction(results: Results[TagScores], settings: SequenceSettings, names
     )
 
 
-def errors(results: Results[TagScores]) -> Iterator[dict[str, Any]]:
-    """Yield a record of every test example with an error."""
+def errors(results: Results[TagScores]) -> Iterator[TagError]:
+    """Yield every test example with an error."""
     task: TaggingTask = results.task
     predictions: Sequence[TagPrediction] = results.chosen().test_predictions
     split = task.splits["test"]
     file = task.files[split.file]
     for i, (example, prediction) in enumerate(zip(split.examples, predictions, strict=True)):
-        truth, predicted = example.tags, prediction.tags
         if task.is_bio:
-            missed = spans_without(truth, task.excluded) - spans_without(predicted, task.excluded)
-            extra = spans_without(predicted, task.excluded) - spans_without(truth, task.excluded)
+            truth = spans_without(example.tags, task.excluded)
+            predicted = spans_without(prediction.tags, task.excluded)
         else:
-            wrong = [k for k in range(len(truth)) if truth[k] != predicted[k]]
-            missed = {Span(truth[k], k, k + 1) for k in wrong}
-            extra = {Span(predicted[k], k, k + 1) for k in wrong}
-        if not missed and not extra:
-            continue
-        record: dict[str, Any] = {
-            "place": file.place(example, 0),
-            "words": list(task.words("test", i)),
-            "missed": sorted(map(list, missed), key=lambda span: span[1]),
-            "wrong": sorted(map(list, extra), key=lambda span: span[1]),
-        }
-        yield record | ({} if example.predicate is None else {"predicate": example.predicate})
+            tags = enumerate(zip(example.tags, prediction.tags, strict=True))
+            wrong = [(k, *pair) for k, pair in tags if pair[0] != pair[1]]
+            truth = {Span(tag, k, k + 1) for k, tag, _ in wrong}
+            predicted = {Span(tag, k, k + 1) for k, _, tag in wrong}
+        if truth != predicted:
+            words = tuple(task.words("test", i))
+            yield TagError(file.place(example, 0), words, truth, predicted, example.predicate)
 
 
-def _shown_errors(results: Results[TagScores]) -> Iterator[str]:
-    """Yield a paragraph per error: the sentence, the spans that were missed and the wrong ones."""
-    for error in errors(results):
-        words = error["words"]
-        parts = [f"- {' '.join(words)}"]
-        for heading in ("missed", "wrong"):
-            spans = [f"{' '.join(words[a:b])} [{kind}]" for kind, a, b in error[heading]]
-            parts.append(f"  {heading}: {'; '.join(spans) or '-'}")
-        yield "  \n".join(parts)
+def _shown_error(error: TagError) -> str:
+    """Return a paragraph: the sentence, the spans that were missed and the wrong ones."""
+    parts = [f"- {' '.join(error.words)}"]
+    for heading, spans in (("missed", error.missed), ("wrong", error.wrong)):
+        shown = [f"{' '.join(error.words[a:b])} [{kind}]" for kind, a, b in spans]
+        parts.append(f"  {heading}: {'; '.join(shown) or '-'}")
+    return "  \n".join(parts)
 
 
 def _card(results: Results[TagScores], settings: SequenceSettings, names: TaskNames) -> list[str]:

@@ -108,7 +108,7 @@ def label_set_page(results: Results[LabelSetScores], settings: Settings) -> Task
             ),
         ),
         tree={"labels": list(labels), "threshold": threshold, "texts": num_texts(results)},
-        pictures={"labels.png": partial(plot_labels, test.by_label)},
+        pictures={"labels.png": partial(plot_labels, test.by_label, "texts")},
         loss="binary cross-entropy",
         score="micro F1",
         training_score="share of correct labels",

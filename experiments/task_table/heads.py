@@ -28,6 +28,11 @@ class Heads:
         part = "" if self.share == 1 else f"_{self.share:g}"
         return f"{self.plan.name}_{self.variant}{part}"
 
+    @property
+    def seeds(self) -> int:
+        """The number of seeds; one for the places that are only compared with each other."""
+        return self.plan.seeds if self.variant in COMPARED else 1
+
 
 def all_heads(plans: Sequence[TaskPlan]) -> Iterator[Heads]:
     """Yield the heads that are compared first, with all data and with shares of it; then others."""
@@ -91,7 +96,7 @@ class Runner:
         data, work = self.places.data, self.places.work
         command = [*heads.plan.command(data, work), *VARIANTS[heads.variant]]
         command += ["--model", self.model, "--vectors", str(data / VECTORS)]
-        command += ["--seeds", str(heads.plan.seeds), "--cache", str(work / "cache")]
+        command += ["--seeds", str(heads.seeds), "--cache", str(work / "cache")]
         if heads.share != 1:
             command += ["--train-share", f"{heads.share:g}"]
         return [*command, "--output", str(work / heads.name), "--overwrite"]

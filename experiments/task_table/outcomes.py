@@ -30,7 +30,11 @@ class HeadResults:
 
     def score(self, split: str) -> tuple[float, float]:
         """Return the mean and the standard deviation of the main score over seeds."""
-        return mean_and_spread([main_score(outcome, split) for outcome in self.outcomes])
+        return mean_and_spread([outcome["scores"][split]["main"] for outcome in self.outcomes])
+
+    def first_score(self, split: str) -> float:
+        """Return the main score with the first seed."""
+        return float(self.outcomes[0]["scores"][split]["main"])
 
     def seconds(self) -> float:
         """Return the median time to train a head."""
@@ -56,18 +60,12 @@ class HeadResults:
         }
 
 
-def main_score(outcome: dict[str, Any], split: str) -> float:
-    """Return the score by which the heads of a task are compared; accuracy for classifiers."""
-    scores = outcome["scores"][split]
-    return float(scores.get("main", scores.get("accuracy")))
-
-
 def write_record(path: Path, command: Sequence[str], done: Done, output: Path) -> None:
     """Write the record of a command from its report in `output`."""
     report: dict[str, Any] = read_json(output / RESULTS_FILE, CheckpointError, MAX_RESULTS_BYTES)
     outcomes = [
         {
-            "scores": {split: {"main": main_score(own, split)} for split in own["scores"]},
+            "scores": {split: {"main": scores["main"]} for split, scores in own["scores"].items()},
             "history": {key: own["history"][key] for key in ("validation_accuracy", "best_epoch")},
             "shares": own["shares"],
             "seconds": own["seconds"],

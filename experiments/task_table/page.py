@@ -13,7 +13,16 @@ from downstream.reports.pages import markdown_table, new_figure, percent, save_f
 from experiments.marked_pages import put_part
 from experiments.task_table.heads import Heads
 from experiments.task_table.outcomes import HeadResults, epochs_to_reach, read_record
-from experiments.task_table.plan import AT_INPUT, BASELINE, SHARES, TASKS, VARIANTS, TaskPlan
+from experiments.task_table.plan import (
+    AT_BOTH,
+    AT_INPUT,
+    BASELINE,
+    COMPARED,
+    SHARES,
+    TASKS,
+    VARIANTS,
+    TaskPlan,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,19 +60,13 @@ def _results(records: Path, heads: Heads) -> HeadResults | None:
     return read_record(records / f"{heads.name}.json")
 
 
-def best_variant(results: Results) -> str:
-    """Return the place of ELMo with the best validation score."""
-    places = [variant for variant in results if variant != BASELINE]
-    return max(places, key=lambda variant: results[variant].score("validation")[0])
-
-
 def main_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
     """Return the table of baselines and ELMo, beside the figures of the paper."""
     head = ["task", "score", "seeds", "baseline", "+ ELMo", "gain", "errors removed"]
     rows = [[*head, "paper: baseline", "paper: + ELMo"]]
     for plan, results in measured:
         (base, base_spread), (elmo, spread) = (
-            results[variant].score("test") for variant in (BASELINE, best_variant(results))
+            results[variant].score("test") for variant in COMPARED
         )
         paper = plan.paper
         rows.append(
@@ -83,10 +86,10 @@ def main_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
 
 
 def places_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
-    """Return the test scores with ELMo at the input, at the output, and at both."""
+    """Return the test scores of the first seed with ELMo at the input, the output, and both."""
     rows = [["task", *VARIANTS]]
     for plan, results in measured:
-        cells = (percent(*results[v].score("test")) if v in results else "" for v in VARIANTS)
+        cells = (percent(results[v].first_score("test")) if v in results else "" for v in VARIANTS)
         rows.append([plan.title, *cells])
     return markdown_table(rows) + "\n\n![weights of the layers](results/task_mixes.png)"
 
@@ -97,7 +100,7 @@ def epochs_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
     for plan, results in measured:
         baseline = results[BASELINE]
         goals = [max(curve) for curve in baseline.validation_curves()]
-        curves = results[best_variant(results)].validation_curves()
+        curves = results[AT_INPUT].validation_curves()
         reached = [epochs_to_reach(*pair) for pair in zip(curves, goals, strict=True)]
         epochs = [epoch for epoch in reached if epoch is not None]
         rows.append(
@@ -116,7 +119,7 @@ def costs_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
     rows = [["task", "baseline", "+ ELMo", "peak memory"]]
     for plan, results in measured:
         memory = max(own.peak_memory_gib for own in results.values())
-        seconds = (results[v].seconds() for v in (BASELINE, best_variant(results)))
+        seconds = (results[v].seconds() for v in COMPARED)
         rows.append([plan.title, *(f"{s:.0f} s" for s in seconds), f"{memory:.1f} GiB"])
     return markdown_table(rows) + (
         f"\n\nPython {platform.python_version()}, torch {version('torch')}, {platform.machine()}."
@@ -136,11 +139,15 @@ def shares_table(measured: Sequence[tuple[TaskPlan, Results]], records: Path) ->
 
 
 def plot_mixes(measured: Sequence[tuple[TaskPlan, Results]]) -> None:
-    """Draw the weights of the layers in the mixes of heads with ELMo at the best places."""
+    """Draw the weights of the layers in the mixes of heads with ELMo at the input and at both."""
     figure, axes = new_figure(1, len(measured), width=2.4, height=2.8)
     for (plan, results), axis in zip(measured, axes, strict=True):
-        for place, weights in results[best_variant(results)].mix_shares().items():
-            axis.plot(range(len(weights)), weights, "o-", label=place)
+        for variant in (AT_INPUT, AT_BOTH):
+            if variant not in results:
+                continue
+            for place, weights in results[variant].mix_shares().items():
+                label = variant if variant == AT_INPUT else f"{variant}: {place}"
+                axis.plot(range(len(weights)), weights, "o-", label=label)
         axis.set(title=plan.name, xlabel="layer", ylim=(0, 1), xticks=range(len(weights)))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("weight in the mix")

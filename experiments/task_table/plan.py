@@ -13,7 +13,9 @@ VARIANTS = {
     "both": ("--mix", "trainable", "--elmo-at", "both"),
 }
 
+# These are compared with all seeds and with shares of the data; the other places with one seed.
 BASELINE, AT_INPUT = COMPARED = "baseline", "input"
+AT_BOTH = "both"
 
 # The shares of the training data in the table of few labels, besides the whole.
 SHARES = (0.01, 0.1)

@@ -30,6 +30,9 @@ FILES = {
     "curves.png",
     "mix.png",
     "errors.jsonl",
+    "errors.html",
+    "labels.png",
+    "confusion.png",
     "tagger.json",
     "head.safetensors",
 }

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+from downstream.reports.plots import plot_confused
+from downstream.reports.tag_errors import MAX_SHOWN_ERRORS, TagError, errors_page
+from downstream.texts.tag_sequences import Span
+
+WORDS = ("<i>", "New", "York", "&", "Ann", "left")
+CITY, PERSON, PLACE = Span("ORG", 1, 3), Span("PER", 4, 5), Span("LOC", 1, 3)
+
+
+def error(predicate: int | None = None) -> TagError:
+    return TagError("f.tsv, line 3", WORDS, {PERSON, CITY}, {PLACE, PERSON}, predicate)
+
+
+def test_record_has_what_was_missed_and_what_is_wrong() -> None:
+    record = error().record()
+    assert record == {
+        "place": "f.tsv, line 3",
+        "words": list(WORDS),
+        "missed": [["ORG", 1, 3]],
+        "wrong": [["LOC", 1, 3]],
+    }
+    assert error(predicate=5).record()["predicate"] == 5
+
+
+def test_page_marks_true_and_predicted_spans_in_escaped_words() -> None:
+    page = errors_page([error(predicate=5)], "sentences")
+    assert "1 of 1 test sentences" in page
+    person = '<mark class="right">Ann<sub>PER</sub></mark> <u>left</u>'
+    missed = '<mark class="missed">New York<sub>ORG</sub></mark>'
+    wrong = '<mark class="wrong">New York<sub>LOC</sub></mark>'
+    for side, marked in (("true", missed), ("predicted", wrong)):
+        assert f'<b class="side">{side}</b>&lt;i&gt; {marked} &amp; {person}</p>' in page
+    assert "<i>" not in page
+
+
+def test_page_has_all_words_of_a_sentence() -> None:
+    page = errors_page([error()], "sentences")
+    (line,) = re.findall(r'<b class="side">true</b>(.*)</p>', page)
+    assert unescape(re.sub(r"<sub>.*?</sub>|<[^>]*>", "", line)).split() == list(WORDS)
+
+
+def test_page_shows_a_limited_number_of_errors() -> None:
+    page = errors_page([error()] * (MAX_SHOWN_ERRORS + 1), "predicates")
+    assert f"{MAX_SHOWN_ERRORS} of {MAX_SHOWN_ERRORS + 1} test predicates" in page
+    assert page.count("<article>") == MAX_SHOWN_ERRORS
+
+
+def test_plots_many_confusions_and_none(tmp_path: Path) -> None:
+    many = [(f"B-{i}", f"B-{i + 1}", 50 - i) for i in range(40)]
+    for name, confusions in (("many", many), ("none", [])):
+        plot_confused(confusions, tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
