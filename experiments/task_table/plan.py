@@ -109,7 +109,7 @@ TASKS = (
         "F1",
         "downstream.tag",
         _files("ner_conll2003", ".tsv.gz"),
-        ("--characters", "--epochs", "12"),
+        ("--characters", "--epochs", "15", "--dropout", "0.2", "--mix-dropout", "0.5"),
         seeds=5,
         paper=Paper("CoNLL-2003", 90.15, 92.22),
     ),
