@@ -26,6 +26,7 @@ class HeadResults:
     """The results of one command."""
 
     outcomes: list[dict[str, Any]]
+    command_seconds: float  # of the whole command, with all seeds
     peak_memory_gib: float
 
     def score(self, split: str) -> tuple[float, float]:
@@ -94,7 +95,7 @@ def read_record(path: Path) -> HeadResults | None:
     if not path.is_file():
         return None
     tree: dict[str, Any] = read_json(path, CheckpointError)
-    return HeadResults(tree["outcomes"], tree["peak_memory_gib"])
+    return HeadResults(tree["outcomes"], tree["seconds"], tree["peak_memory_gib"])
 
 
 def epochs_to_reach(curve: list[float], goal: float) -> int | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from bilm.files.writing import write_text
 from downstream.reports.pages import markdown_table, new_figure, percent, save_figure
 from experiments.marked_pages import put_part
-from experiments.task_table.heads import Heads
+from experiments.task_table.heads import Heads, all_heads
 from experiments.task_table.outcomes import HeadResults, epochs_to_reach, read_record
 from experiments.task_table.plan import (
     AT_BOTH,
@@ -53,6 +53,7 @@ def write_page(records: Path) -> None:
     for name, write in PARTS.items():
         text = put_part(text, name, write(measured), PAGE)
     text = put_part(text, "task_shares", shares_table(measured, records), PAGE)
+    text = put_part(text, "task_costs", costs_table(measured, records), PAGE)
     write_text(PAGE, text)
 
 
@@ -114,15 +115,18 @@ def epochs_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
     return markdown_table(rows)
 
 
-def costs_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
-    """Return the time to train a head on one thread, and the peak memory of the commands."""
+def costs_table(measured: Sequence[tuple[TaskPlan, Results]], records: Path) -> str:
+    """Return the time to train a head on one thread, and the time and memory of the commands."""
     rows = [["task", "baseline", "+ ELMo", "peak memory"]]
     for plan, results in measured:
         memory = max(own.peak_memory_gib for own in results.values())
         seconds = (results[v].seconds() for v in COMPARED)
         rows.append([plan.title, *(f"{s:.0f} s" for s in seconds), f"{memory:.1f} GiB"])
+    done = [own for heads in all_heads(TASKS) if (own := _results(records, heads)) is not None]
+    hours = sum(own.command_seconds for own in done) / 3600
     return markdown_table(rows) + (
-        f"\n\nPython {platform.python_version()}, torch {version('torch')}, {platform.machine()}."
+        f"\n\nAll {len(done)} commands of this section together took {hours:.1f} hours of one "
+        f"core. Python {platform.python_version()}, torch {version('torch')}, {platform.machine()}."
     )
 
 
@@ -159,5 +163,4 @@ PARTS: dict[str, Callable[[Sequence[tuple[TaskPlan, Results]]], str]] = {
     "tasks": main_table,
     "task_places": places_table,
     "task_epochs": epochs_table,
-    "task_costs": costs_table,
 }

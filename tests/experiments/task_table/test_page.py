@@ -81,6 +81,7 @@ def test_tables_contain_the_means_gains_and_epochs(work: Path) -> None:
     epochs = rows(text, "task_epochs")[1]
     assert epochs[1:] == ["2.5", "2.0", "2 of 2"]
     assert rows(text, "task_costs")[1][1:] == ["10 s", "10 s", "1.5 GiB"]
+    assert "All 6 commands of this section together took 0.1 hours of one core." in text
     few, elmo = rows(text, "task_shares")[1:]
     assert [cell.split()[0] for cell in few[2:]] == ["20.00", "50.00", "82.00"]
     assert elmo[2:4] == ["", ""]
