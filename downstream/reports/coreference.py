@@ -6,7 +6,6 @@ wrong ones, the true clusters that were divided, and the predicted ones that joi
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 
 from downstream.heads.coreference import CorefDescription, CorefPrediction
 from downstream.reports.cluster_page import PAGE_FILE, ShownDocument, cluster_page
-from downstream.reports.pages import markdown_table
+from downstream.reports.pages import json_lines, markdown_table
 from downstream.reports.report import Column, TaskPage
 from downstream.settings.coreference import CorefSettings
 from downstream.tasks.coreference import CorefScores, CorefTask
@@ -124,10 +123,7 @@ def coref_page(results: Results[CorefScores], settings: CorefSettings) -> TaskPa
             "test_documents_in_training": task.num_seen("test"),
         },
         files={
-            ERRORS_FILE: "".join(
-                json.dumps(record, ensure_ascii=False) + "\n"
-                for record in errors(documents, task.files["test"])
-            ),
+            ERRORS_FILE: json_lines(errors(documents, task.files["test"])),
             PAGE_FILE: cluster_page(
                 [
                     ShownDocument(d.document.name, d.document.sentences, d.truth, d.predicted)

@@ -1,10 +1,10 @@
-"""The parts of a results page: tables, percentages, HTML, plots, and the output directory."""
+"""The parts of a results page: tables, percentages, JSON, HTML, plots, the output directory."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -47,6 +47,11 @@ def percent(mean: float, std: float | None = None) -> str:
     return f"{100 * mean:.2f}" if std is None else f"{100 * mean:.2f} ± {100 * std:.2f}"
 
 
+def json_lines(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return one line of JSON for each record."""
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
 def html_document(title: str, style: str, body: Sequence[str]) -> str:
     """Return an HTML document without scripts; its heading is the title, `body` is HTML."""
     return "\n".join(
@@ -58,6 +63,13 @@ def html_document(title: str, style: str, body: Sequence[str]) -> str:
             *body,
             "</body></html>\n",
         ]
+    )
+
+
+def marks_legend(meanings: Mapping[str, str]) -> str:
+    """Return HTML that explains the classes of `<mark>` elements."""
+    return ", ".join(
+        f'<mark class="{name}">{escape(text)}</mark>' for name, text in meanings.items()
     )
 
 

@@ -6,7 +6,6 @@ label, the probability of the predicted one, and the file and line of the pair.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
@@ -15,6 +14,7 @@ from typing import Any
 
 from downstream.heads.class_outputs import Probabilities
 from downstream.heads.pair_model import PairDescription
+from downstream.reports.pages import json_lines
 from downstream.reports.plots import plot_confusion
 from downstream.reports.report import (
     CLASSIFICATION_COLUMNS,
@@ -64,11 +64,7 @@ def pair_page(results: Results[Scores], settings: PairSettings) -> TaskPage:
             "test_pairs_with_first_text_in_training": overlap.num_first_texts,
         },
         pictures={"confusion.png": partial(plot_confusion, best.scores, task.labels)},
-        files={
-            ERRORS_FILE: "".join(
-                json.dumps(error, ensure_ascii=False) + "\n" for error in errors(results)
-            )
-        },
+        files={ERRORS_FILE: json_lines(errors(results))},
     )
 
 

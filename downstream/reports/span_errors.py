@@ -11,7 +11,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-from downstream.reports.pages import html_document
+from downstream.reports.pages import html_document, marks_legend
 from downstream.texts.offsets import Range
 from downstream.texts.passages import Question
 
@@ -26,6 +26,12 @@ mark.reference { background: #bfe3c3; }
 mark.both { background: #f3e29b; }
 small { color: #666; }
 """
+
+_MEANINGS = {
+    "predicted": "predicted",
+    "reference": "reference",
+    "both": "predicted and reference",
+}
 
 
 @dataclass(frozen=True)
@@ -60,14 +66,7 @@ class SpanError:
 
 def errors_page(errors: Sequence[SpanError], num_errors: int) -> str:
     """Return the HTML page of some of `num_errors` errors."""
-    legend = ", ".join(
-        f'<mark class="{name}">{text}</mark>'
-        for name, text in (
-            ("predicted", "predicted"),
-            ("reference", "reference"),
-            ("both", "predicted and reference"),
-        )
-    )
+    legend = marks_legend(_MEANINGS)
     introduction = (
         f"<p>{len(errors):,} of {num_errors:,} test questions whose answer is not an exact "
         f"match. {legend}.</p>"

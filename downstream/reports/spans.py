@@ -7,14 +7,13 @@ them in their passages.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from downstream.heads.answerer import AnswererDescription, best_predictions
-from downstream.reports.pages import markdown_table
+from downstream.reports.pages import json_lines, markdown_table
 from downstream.reports.report import Column, TaskPage
 from downstream.reports.span_errors import SpanError, errors_page
 from downstream.settings.spans import SpanSettings
@@ -60,9 +59,7 @@ def span_page(results: Results[SpanScores], settings: SpanSettings) -> TaskPage:
         card=_card(results, settings),
         tree=_tree(task),
         files={
-            ERRORS_FILE: "".join(
-                json.dumps(error.record(), ensure_ascii=False) + "\n" for error in errors
-            ),
+            ERRORS_FILE: json_lines(error.record() for error in errors),
             ERRORS_PAGE: errors_page(on_page, len(errors)),
         },
         loss="negative log-likelihood per question",

@@ -10,10 +10,16 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from downstream.reports.pages import html_document
+from downstream.reports.pages import html_document, marks_legend
 from downstream.texts.tag_sequences import Span
 
 MAX_SHOWN_ERRORS = 500
+
+_MEANINGS = {
+    "missed": "true, but not predicted",
+    "wrong": "predicted, but not true",
+    "right": "both",
+}
 
 _STYLE = """
 body { font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222;
@@ -69,14 +75,7 @@ def _in_order(spans: Collection[Span]) -> list[Span]:
 def errors_page(errors: Sequence[TagError], unit: str) -> str:
     """Return the HTML page of the first errors; `unit` is the plural of what has errors."""
     shown = errors[:MAX_SHOWN_ERRORS]
-    legend = ", ".join(
-        f'<mark class="{name}">{text}</mark>'
-        for name, text in (
-            ("missed", "true, but not predicted"),
-            ("wrong", "predicted, but not true"),
-            ("right", "both"),
-        )
-    )
+    legend = marks_legend(_MEANINGS)
     introduction = f"<p>{len(shown):,} of {len(errors):,} test {unit} with an error. {legend}.</p>"
     return html_document("Wrong tags", _STYLE, [introduction, *map(_article, shown)])
 

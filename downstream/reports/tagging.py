@@ -7,13 +7,13 @@ the first of them with their spans marked.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from downstream.heads.tagger import TaggerDescription, TagPrediction
+from downstream.reports.pages import json_lines
 from downstream.reports.plots import plot_confused, plot_labels
 from downstream.reports.report import Column, TaskPage, class_table, confusion_table
 from downstream.reports.tag_errors import TagError, errors_page
@@ -88,9 +88,7 @@ def tagging_page(
             "confusion.png": partial(plot_confused, confusions),
         },
         files={
-            ERRORS_FILE: "".join(
-                json.dumps(error.record(), ensure_ascii=False) + "\n" for error in wrong
-            ),
+            ERRORS_FILE: json_lines(error.record() for error in wrong),
             ERRORS_PAGE: errors_page(wrong, names.unit),
         },
         loss="negative log-likelihood per sentence",
