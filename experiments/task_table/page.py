@@ -155,7 +155,7 @@ def plot_mixes(measured: Sequence[tuple[TaskPlan, Results]]) -> None:
         axis.set(title=plan.name, xlabel="layer", ylim=(0, 1), xticks=range(len(weights)))
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("weight in the mix")
-    axes[0].legend()
+    max(axes, key=lambda axis: len(axis.lines)).legend(fontsize="small")
     save_figure(figure, PICTURE)
 
 
