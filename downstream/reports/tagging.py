@@ -54,7 +54,6 @@ def tagging_page(
     if not task.is_bio:
         figures = {"main": main}
     test = best.scores["test"]
-    kind, unit = ("type (test)", "spans") if task.is_bio else ("label (test)", "words")
     confusions = [(c.truth, c.predicted, c.count) for c in test.confusions]
     wrong = list(errors(results))
     return TaskPage(
@@ -65,17 +64,7 @@ def tagging_page(
         columns=(Column("validation", "main", "validation"), Column("test", "main", "test")),
         figures=figures,
         selection=f"Selected by the validation {main}; this directory contains its {names.noun}.",
-        details=[
-            class_table(test.by_class, kind, unit),
-            "![F1 of each label](labels.png)",
-            "## Confused labels (test)",
-            confusion_table(confusions, "words"),
-            "![confused labels](confusion.png)",
-            "## Errors (test)",
-            f"The first errors; [{ERRORS_PAGE}]({ERRORS_PAGE}) shows more of them with their "
-            f"spans marked, and `{ERRORS_FILE}` has all of them.",
-            *map(_shown_error, wrong[:_SHOWN_ERRORS]),
-        ],
+        details=_details(test, task.is_bio, confusions, wrong),
         card=_card(results, settings, names),
         tree={
             "task": names.noun,
@@ -84,7 +73,7 @@ def tagging_page(
             "test_sentences_in_training": task.num_seen(),
         },
         pictures={
-            "labels.png": partial(plot_labels, test.by_class, unit),
+            "labels.png": partial(plot_labels, test.by_class, "spans" if task.is_bio else "words"),
             "confusion.png": partial(plot_confused, confusions),
         },
         files={
@@ -109,6 +98,27 @@ def _introduction(results: Results[TagScores], settings: SequenceSettings, names
         f"seed(s) per mix.{vectors} {task.num_seen():,} test sentences also occur in the training "
         "split."
     )
+
+
+def _details(
+    test: TagScores,
+    is_bio: bool,
+    confusions: Sequence[tuple[str, str, int]],
+    wrong: Sequence[TagError],
+) -> list[str]:
+    """Return the scores by label, the confused labels, and the first errors."""
+    kind, unit = ("type (test)", "spans") if is_bio else ("label (test)", "words")
+    return [
+        class_table(test.by_class, kind, unit),
+        "![F1 of each label](labels.png)",
+        "## Confused labels (test)",
+        confusion_table(confusions, "words"),
+        "![confused labels](confusion.png)",
+        "## Errors (test)",
+        f"The first errors; [{ERRORS_PAGE}]({ERRORS_PAGE}) shows more of them with their spans "
+        f"marked, and `{ERRORS_FILE}` has all of them.",
+        *map(_shown_error, wrong[:_SHOWN_ERRORS]),
+    ]
 
 
 def errors(results: Results[TagScores]) -> Iterator[TagError]:
