@@ -81,26 +81,22 @@ class LinearChainCrf(nn.Module):
     def best_paths(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Return the most probable allowed sequence of each sentence: (sentences, words).
 
-        The labels of padding have no meaning.
+        The labels of padding have no meaning. The way back recomputes the predecessors of the best
+        path alone: a maximum without indices over (sentences, to, from) is several times faster
+        than one with them.
         """
-        transitions = self._transitions()
-        best = self._starts() + emissions[:, 0]  # (sentences, labels)
-        pointers = []
+        transitions = self._transitions().T.contiguous()  # (to, from)
+        best = [self._starts() + emissions[:, 0]]  # (sentences, labels)
         for t in range(1, emissions.shape[1]):
-            values, sources = (best.unsqueeze(2) + transitions).max(dim=1)
-            is_word = mask[:, t, None]
-            best = torch.where(is_word, values + emissions[:, t], best)
-            # In padding, every label points to itself.
-            pointers.append(torch.where(is_word, sources, self._same(sources)))
-        label = (best + self.end).argmax(dim=1)
+            values = (best[-1].unsqueeze(1) + transitions).amax(dim=2)
+            best.append(torch.where(mask[:, t, None], values + emissions[:, t], best[-1]))
+        label = (best[-1] + self.end).argmax(dim=1)
         path = [label]
-        for sources in reversed(pointers):
-            label = sources.gather(1, label.unsqueeze(1)).squeeze(1)
+        for t in range(emissions.shape[1] - 1, 0, -1):
+            previous = (best[t - 1] + transitions[label]).argmax(dim=1)
+            label = torch.where(mask[:, t], previous, label)  # padding keeps the last label
             path.append(label)
         return torch.stack(path[::-1], dim=1)
-
-    def _same(self, like: Tensor) -> Tensor:
-        return torch.arange(like.shape[1], device=like.device).expand_as(like)
 
     def _transitions(self) -> Tensor:
         return self.transitions.masked_fill(~self.may_follow, -torch.inf)
