@@ -175,8 +175,9 @@ class BiLmClassifier(HeadClassifier, _BiLmHead):
         dropout: dropout rate of the text's vector.
         weight_decay: weight decay of the head.
         hidden_dim: width of the hidden layer before the output; 0 for none.
-        validation_share: share of each class that is used to choose the epoch and not for training.
-            With None, or if no class has two texts, all texts are used for both.
+        validation_share: share of each class that is used to choose the epoch and not for training;
+            equal texts stay together. With None, or if no class has two texts, all texts are used
+            for both.
         patience: stop after this many epochs without improvement.
         max_words: words that the biLM reads at once.
         long_texts: "windows" to read longer texts in several windows, or "cut" to truncate them.

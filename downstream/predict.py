@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from bilm.distributed.process import share_cores
-from bilm.errors import ConfigError, CorpusError, OutputError, run_command
+from bilm.errors import CheckpointError, ConfigError, OutputError, run_command
 from bilm.files.writing import atomic_file, disk_full_message, is_disk_full
 from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
@@ -36,17 +36,26 @@ from downstream.reports.pages import check_writable
 from downstream.settings.coreference import COREF_FILE
 from downstream.settings.flags import names
 from downstream.settings.pairs import FIRST_COLUMN, PAIR_FILE, SECOND_COLUMN
-from downstream.settings.sections import Format
+from downstream.settings.sections import CLASSIFIER_FILE, Format
 from downstream.settings.spans import ANSWERER_FILE
 from downstream.settings.tagging import TAGGER_FILE
 from downstream.texts.asked import AskedQuestion, asked_in_lines, read_asked
-from downstream.texts.labelled import read_texts
+from downstream.texts.labelled import TextColumns, read_texts
 from downstream.texts.pairs import PairColumns, pairs_of_lines, read_pairs
+from downstream.texts.unlabelled import (
+    STANDARD_INPUT,
+    UnlabelledText,
+    lines_of_input,
+    read_unlabelled,
+    unlabelled_lines,
+)
 
 if TYPE_CHECKING:
     from downstream.predictors.loading import Places
 
 STANDARD = Path("-")  # standard input or output
+
+_HEAD_FILES = (CLASSIFIER_FILE, PAIR_FILE, TAGGER_FILE, ANSWERER_FILE, COREF_FILE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,15 +75,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _prepare(arguments: argparse.Namespace) -> Callable[[Places, str], str]:
     """Check the output, read the input, and return the function that predicts."""
     head, output = arguments.head, arguments.output
+    if not any((head / name).exists() for name in _HEAD_FILES):
+        raise CheckpointError(
+            f"{head} is not a trained head: it does not exist, or has none of "
+            f"{', '.join(_HEAD_FILES)}. Pass the output directory of a command that trains heads"
+        )
     if (head / ANSWERER_FILE).exists():
         _check_output(output, (".jsonl",))
         return partial(records.answer, head, _read_questions(arguments))
     if (head / COREF_FILE).exists():
         _check_output(output, (".jsonl",))
-        return partial(records.resolve, head, _read_texts(arguments))
+        return partial(records.resolve, head, _read_unlabelled(arguments))
     if (head / TAGGER_FILE).exists():
         _check_output(output, (".jsonl", ".tsv"))
-        return partial(records.tag, head, _read_texts(arguments))
+        return partial(records.tag, head, _read_unlabelled(arguments))
     _check_output(output, (".csv", ".jsonl"))
     if (head / PAIR_FILE).exists():
         return partial(records.classify_pairs, head, _read_pairs(arguments))
@@ -93,7 +107,7 @@ def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
 
 def _read_texts(arguments: argparse.Namespace) -> tuple[str, ...]:
     if arguments.input == STANDARD:
-        return tuple(standard_input_lines())
+        return tuple(_standard_input())
     return read_texts(
         arguments.input,
         text_columns=names(arguments.text_columns),
@@ -102,37 +116,34 @@ def _read_texts(arguments: argparse.Namespace) -> tuple[str, ...]:
     )
 
 
+def _read_unlabelled(arguments: argparse.Namespace) -> list[UnlabelledText]:
+    """Read texts as they are in the input, for heads that return offsets."""
+    if arguments.input == STANDARD:
+        return unlabelled_lines(_standard_input())
+    columns = TextColumns(
+        text_columns=names(arguments.text_columns),
+        file_format=arguments.format,
+        header=arguments.header,
+    )
+    return read_unlabelled(arguments.input, columns)
+
+
 def _read_pairs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
     columns = PairColumns(arguments.first_column, arguments.second_column)
     if arguments.input == STANDARD:
-        lines = standard_input_lines()
-        return list(pairs_of_lines(lines, columns, arguments.format, "standard input"))
+        lines = _standard_input()
+        return list(pairs_of_lines(lines, columns, arguments.format, STANDARD_INPUT))
     return read_pairs(arguments.input, columns, arguments.format, arguments.header)
 
 
 def _read_questions(arguments: argparse.Namespace) -> list[AskedQuestion]:
     if arguments.input == STANDARD:
-        return asked_in_lines(enumerate(standard_input_lines(), 1), "standard input")
+        return asked_in_lines(enumerate(_standard_input(), 1), STANDARD_INPUT)
     return read_asked(arguments.input)
 
 
-def standard_input_lines() -> Iterator[str]:
-    """Yield the lines of standard input; reject a line without text, and bytes that are not UTF-8.
-
-    Empty lines at the end are ignored.
-    """
-    try:
-        text = sys.stdin.buffer.read().decode("utf-8").rstrip()
-    except UnicodeDecodeError as e:
-        line = e.object.count(b"\n", 0, e.start) + 1
-        raise CorpusError(f"standard input, line {line} is not UTF-8; convert it") from None
-    if not text:
-        raise CorpusError("standard input is empty; expected one text per line")
-    lines = text.replace("\r\n", "\n").split("\n")  # and not at U+2028, as `str.splitlines` does
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            raise CorpusError(f"standard input, line {number} is empty; remove it")
-        yield line
+def _standard_input() -> Iterator[str]:
+    return lines_of_input(sys.stdin.buffer.read())
 
 
 def _classify(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:

@@ -28,6 +28,7 @@ class Done:
     peak_memory_gib: float  # of its largest process
     output: str  # on stdout
     configs: dict[str, str]  # the sha256 of each .json file that the command names
+    processor_seconds: float | None = None  # None in records of earlier versions
 
 
 class Stages:
@@ -63,7 +64,9 @@ class Stages:
         if code != 0:
             last = log.read_text(encoding="utf-8", errors="replace")[-2000:]
             raise CorpusError(f"stage {name} exited with {code}; {log} ends with:\n{last}")
-        done = Done(name, words, seconds, peak_memory_bytes(usage) / 2**30, output, configs)
+        processor = usage.ru_utime + usage.ru_stime
+        memory = peak_memory_bytes(usage) / 2**30
+        done = Done(name, words, seconds, memory, output, configs, processor)
         write_text(path, json.dumps(asdict(done), indent=1) + "\n")
         print(f"{name}: {seconds:.0f} s, {done.peak_memory_gib:.2f} GiB", flush=True)
         return done

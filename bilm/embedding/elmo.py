@@ -9,13 +9,21 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypedDict, Unpack, cast
+from typing import Any, NamedTuple, Self, Unpack, cast
 
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bilm.embedding.arguments import (
+    MixOptions,
+    check_flags,
+    check_model,
+    mix_options,
+    positive_integer,
+    rate,
+)
 from bilm.embedding.frozen import FrozenBiLm
 from bilm.embedding.prepared import PreparedBatch, Preparer
 from bilm.embedding.sentence_reader import StateMode, check_state
@@ -30,18 +38,6 @@ from bilm.pretrained.model_directory import PretrainedBiLm
 Sentences = Sequence[Words | str] | npt.NDArray[Any] | PreparedBatch
 
 PREFIX = "bilm."  # of the names of the biLM's weights in a state dict
-
-
-class MixOptions(TypedDict, total=False):
-    """The options of every mix; `ScalarMix` describes them."""
-
-    dropout: float
-    layer_norm: bool
-    penalty: float
-    initial_weights: Sequence[float]
-
-
-DEFAULT_MIX = MixOptions(dropout=0.5, layer_norm=False, penalty=1e-3)
 
 
 class ElmoOutput(NamedTuple):
@@ -88,14 +84,16 @@ class Elmo(nn.Module):
         **mix: Unpack[MixOptions],
     ) -> None:
         super().__init__()
-        if num_outputs < 1:
-            raise ConfigError(f"num_outputs is {num_outputs}; it must be at least 1")
+        count = positive_integer("num_outputs", num_outputs)
+        check_flags(trainable=trainable, keep_boundaries=keep_boundaries, save_frozen=save_frozen)
+        options = mix_options(mix)
         if trainable and save_frozen:
             raise ConfigError(
                 "save_frozen is true, but trainable is also true, so no weights are frozen and the "
                 "state dict contains all of them; remove save_frozen"
             )
         check_state(state)
+        check_model(model)
         is_shared = isinstance(model, PretrainedBiLm)
         pretrained = model if isinstance(model, PretrainedBiLm) else PretrainedBiLm.open(model)
         bilm = pretrained.model.without_softmax()
@@ -106,9 +104,8 @@ class Elmo(nn.Module):
         self._frozen = None if trainable else FrozenBiLm(bilm)
         self._carried: BiLstmState | None = None
         self.bilm = _trainable(bilm, is_copied=is_shared) if trainable else None
-        options: MixOptions = {**DEFAULT_MIX, **mix}
         num_layers = bilm.config.lstm.num_layers + 1
-        self.mixes = nn.ModuleList(ScalarMix(num_layers, **options) for _ in range(num_outputs))
+        self.mixes = nn.ModuleList(ScalarMix(num_layers, **options) for _ in range(count))
 
     @property
     def trainable(self) -> bool:
@@ -215,8 +212,9 @@ class Elmo(nn.Module):
 
         The mixes have `learning_rate`. The top LSTM layer has `learning_rate * decay`, each layer
         below it `decay` times the rate of the one above, and the token encoder the lowest rate. A
-        frozen biLM has no groups.
+        frozen biLM has no groups. `decay` is from 0 to 1.
         """
+        learning_rate, decay = rate("learning_rate", learning_rate), rate("decay", decay, 1.0)
         groups: list[dict[str, Any]] = [
             {"name": "mixes", "params": list(self.mixes.parameters()), "lr": learning_rate}
         ]
@@ -230,8 +228,8 @@ class Elmo(nn.Module):
             parts.append((f"lstm layer {layer}", weights))
         parts.append(("token encoder", list(self.bilm.encoder.parameters())))
         for depth, (name, weights) in enumerate(parts, start=1):
-            rate = learning_rate * decay**depth
-            groups.append({"name": name, "params": weights, "lr": rate})
+            own_rate = learning_rate * decay**depth
+            groups.append({"name": name, "params": weights, "lr": own_rate})
         return groups
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bilm.embedding.arguments import integer, positive_integer
 from bilm.embedding.scores import (
     Direction,
     PositionCollector,
@@ -138,7 +139,9 @@ class Scorer(SentenceReader):
                 The probabilities are over the whole vocabulary in both cases.
         """
         words = list(words_of(sentences, self.pretrained.tokenizer, "substitutes"))
-        used = self._check_positions(words, positions, count, direction)
+        used = self._used_directions(direction)
+        count = positive_integer("count", count)
+        positions = _checked_positions(words, positions, direction)
         results: dict[int, list[Substitute]] = {}
         lengths = [len(sentence) + 2 for sentence in words]
         for indices in length_batches(lengths, self.limits.batch_words):
@@ -166,14 +169,8 @@ class Scorer(SentenceReader):
 
         return self._read_all(words, state, batch_size, collect)
 
-    def _check_positions(
-        self,
-        words: Sequence[Sequence[str]],
-        positions: Sequence[int],
-        count: int,
-        direction: Direction,
-    ) -> tuple[str, ...]:
-        """Check the arguments of `substitutes`, and return the directions to use."""
+    def _used_directions(self, direction: Direction) -> tuple[str, ...]:
+        """Check the argument `direction` of `substitutes`, and return the directions to use."""
         if direction not in get_args(Direction):
             names = ", ".join(get_args(Direction))
             raise ConfigError(f"direction is {direction!r}; it must be one of: {names}")
@@ -181,20 +178,6 @@ class Scorer(SentenceReader):
             raise ConfigError(
                 f'direction is {direction!r}, but this model has only "forward"; use that'
             )
-        if count < 1:
-            raise ConfigError(f"count is {count}; it must be at least 1")
-        if len(positions) != len(words):
-            raise ConfigError(
-                f"there are {len(positions)} positions and {len(words)} sentences; pass one "
-                "position for each sentence"
-            )
-        for i, (sentence, position) in enumerate(zip(words, positions, strict=True)):
-            last = len(sentence) if direction == "forward" else len(sentence) - 1
-            if not 0 <= position <= last:
-                raise ConfigError(
-                    f"position {i} is {position}; sentence {i} has {len(sentence)} words, so it "
-                    f"must be from 0 to {last}"
-                )
         return ("forward", "backward") if direction == "both" else (direction,)
 
     @torch.inference_mode()
@@ -218,3 +201,23 @@ class Scorer(SentenceReader):
             pairs = [Substitute(*pair) for pair in zip(words, own, strict=True)]
             results.append([pair for pair in pairs if pair.word not in left_out][:count])
         return results
+
+
+def _checked_positions(
+    words: Sequence[Sequence[str]], positions: Sequence[int], direction: Direction
+) -> list[int]:
+    """Return the positions of `substitutes` as a list of integers, one for each sentence."""
+    if len(positions) != len(words):
+        raise ConfigError(
+            f"there are {len(positions)} positions and {len(words)} sentences; pass one position "
+            "for each sentence"
+        )
+    result = [integer(f"position {i}", position) for i, position in enumerate(positions)]
+    for i, (sentence, position) in enumerate(zip(words, result, strict=True)):
+        last = len(sentence) if direction == "forward" else len(sentence) - 1
+        if not 0 <= position <= last:
+            raise ConfigError(
+                f"position {i} is {position}; sentence {i} has {len(sentence)} words, so it must "
+                f"be from 0 to {last}"
+            )
+    return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from bilm.model.config import ModelConfig
 from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD, char_ids
 from bilm.text.tokenizers import Tokenizer, require_tokenizer
 from bilm.text.vocabulary import Vocabulary
+
+NOT_IDS = "pass lists of words, not character ids (docs/migration.md)"
 
 Words = Sequence[str] | npt.NDArray[Any]  # the words of one sentence
 
@@ -35,12 +38,30 @@ def words_of(
             model = f"sentence {i} is a string, but this model"
             required = require_tokenizer(tokenizer, "pass lists of words", model, ValueError)
             sentence = required.tokenize(sentence)
+        if isinstance(sentence, Tensor):
+            raise TypeError(f"sentence {i} is a tensor; {NOT_IDS}")
         if not isinstance(sentence, Sequence):
-            raise TypeError(f"sentence {i} is {sentence!r}; it must be a list of words")
+            raise TypeError(f"sentence {i} is {sentence!r:.60}; it must be a list of words")
         for word in sentence:
             if not isinstance(word, str):
-                raise TypeError(f"sentence {i} contains {word!r}, which is not a string")
+                raise TypeError(f"sentence {i} contains {_problem(word)}")
         yield sentence
+
+
+def _problem(word: Any) -> str:
+    """Describe an item of a sentence that is not a word, and state what to pass."""
+    if isinstance(word, Tensor):
+        return f"a tensor; {NOT_IDS}"
+    items = word.tolist() if isinstance(word, np.ndarray) else word
+    first = items
+    while isinstance(first, list | tuple) and first:
+        first = first[0]
+    if isinstance(first, Integral | Tensor) and not isinstance(first, bool):
+        found = f"{word!r}, which is not a string" if first is word else "a list of ids"
+        return f"{found}; {NOT_IDS}"
+    if isinstance(items, list | tuple):
+        return "a list, which is not a string; pass one batch at a time, as a list of sentences"
+    return f"{word!r:.60}, which is not a string"
 
 
 def with_boundaries(sentence: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bilm.embedding.embedder import Embedder
-from bilm.errors import CheckpointError
+from bilm.errors import CheckpointError, ConfigError
 from bilm.files.reading import read_regular
 from bilm.files.strict_json import read_json
 from downstream.features.mapped_rows import MappedRows
@@ -105,6 +105,7 @@ def open_stores(
     All texts are tokenized, and the free space is checked, before the biLM reads any text. A pass
     that computes a `words` store also writes the `pooled` one, at little extra cost.
     """
+    check_cache(cache)
     keys = {name: StoreKey.of(embedder, texts, reading) for name, texts in files.items()}
     kinds: tuple[Kind, ...] = ("pooled", "words") if kind == "words" else ("pooled",)
     passes: dict[StoreKey, StorePass] = {}
@@ -125,6 +126,13 @@ def open_stores(
         name: Store(key.directory(cache, kind), read_record(key.directory(cache, kind), kind, key))
         for name, key in keys.items()
     }
+
+
+def check_cache(cache: Path) -> None:
+    """Reject a cache that is a file, or below a file."""
+    existing = next(path for path in (cache, *cache.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise ConfigError(f"--cache {existing} is not a directory; choose another path")
 
 
 def _read_numbers(path: Path, dtype: str, length: int) -> npt.NDArray[Any]:

@@ -26,9 +26,8 @@ from downstream.heads.text_model import TextModel, TextNetwork
 from downstream.heads.text_targets import LabelSetModel, NumberModel, Outputs, TargetRecord
 from downstream.settings.common import MixSettings
 from downstream.settings.mix_kinds import MixKind
-from downstream.settings.sections import HeadSettings, LongTexts
+from downstream.settings.sections import CLASSIFIER_FILE, HeadSettings, LongTexts
 
-CLASSIFIER_FILE = "classifier.json"
 HEAD_FILE = "head.safetensors"
 
 

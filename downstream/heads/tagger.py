@@ -26,7 +26,7 @@ from downstream.heads.head import Evaluation
 from downstream.heads.layers import BiLstmLayer, Dropout, reversed_places
 from downstream.heads.word_model import WordHeadDescription, WordModel
 from downstream.settings.tagging import TAGGER_FILE, TagHeadSettings
-from downstream.texts.tag_sequences import span_f1
+from downstream.texts.tag_sequences import SpanRules, span_f1
 
 _PREDICATE_DIM = 16
 
@@ -48,11 +48,11 @@ class TagPrediction:
 
 @dataclass(frozen=True)
 class TagLabels:
-    """The labels of a tagger, whether they are BIO tags, and the types that scores exclude."""
+    """The labels of a tagger, whether they are BIO tags, and the spans that scores compare."""
 
     names: tuple[str, ...]
     is_bio: bool
-    excluded: tuple[str, ...]
+    rules: SpanRules
 
 
 class TaggerDescription(WordHeadDescription):
@@ -75,7 +75,7 @@ class TaggerDescription(WordHeadDescription):
     @property
     def tag_labels(self) -> TagLabels:
         """The labels of the head."""
-        return TagLabels(self.labels, self.is_bio, self.excluded)
+        return TagLabels(self.labels, self.is_bio, SpanRules(self.excluded, self.has_predicates))
 
 
 class TaggerModel(WordModel):
@@ -151,7 +151,7 @@ class TaggerModel(WordModel):
         predicted = [prediction.tags for prediction in predictions]
         if not self.labels.is_bio:
             return Evaluation(loss, tag_accuracy(targets.tags, predicted))
-        return Evaluation(loss, span_f1(targets.tags, predicted, self.labels.excluded))
+        return Evaluation(loss, span_f1(targets.tags, predicted, self.labels.rules))
 
 
 def tag_accuracy(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:

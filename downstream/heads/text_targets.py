@@ -7,7 +7,7 @@ score by which epochs are compared.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from downstream.heads.class_outputs import MIN_PROBABILITY
 from downstream.heads.head import Evaluation
 from downstream.heads.text_model import TextNetwork
 from downstream.settings.mix_kinds import MixKind
-from downstream.settings.sections import HeadSettings, MixSettings, TargetKind
+from downstream.settings.sections import HeadSettings, MixSettings, TargetKind, Threshold
 
 LabelSets = npt.NDArray[Any]  # (texts,) with the fields `probability` and `chosen`: (labels)
 Indicators = npt.NDArray[np.float32]  # (texts, labels): 1 for each label of a text, else 0
@@ -36,7 +36,7 @@ class TargetRecord(Section):
 
     kind: TargetKind = "class"
     separator: Name = "|"
-    threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["validation"] = DEFAULT_THRESHOLD
+    threshold: Threshold = DEFAULT_THRESHOLD
     mean: float = 0.0
     std: Annotated[float, Field(gt=0)] = 1.0
 

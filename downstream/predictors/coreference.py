@@ -12,7 +12,7 @@ memory does not grow with the length of a document, except for its words and clu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -30,9 +30,16 @@ from downstream.features.document_source import (
     windows_of,
 )
 from downstream.heads.coreference import CorefDescription
-from downstream.predictors.predictor import WINDOW_WORDS, WordPredictor
+from downstream.predictors.predictor import (
+    WINDOW_WORDS,
+    AnyText,
+    SplitText,
+    WordPredictor,
+    name_of,
+)
 from downstream.texts.clusters import Clusters
-from downstream.texts.offsets import Range, word_ranges
+from downstream.texts.offsets import Range, range_of_words
+from downstream.texts.passage_words import PassageWords
 from downstream.training.fit import predict
 
 Words = Sequence[Sequence[str]]  # the words of each sentence of a document
@@ -56,8 +63,9 @@ class ResolvedText:
 
 @dataclass(frozen=True)
 class _Split:
-    """The words of each sentence of a text, and the range of characters of each word."""
+    """A text, the words of each sentence, and the range of characters of each word."""
 
+    text: str
     sentences: list[list[str]]
     ranges: list[Range]
 
@@ -77,22 +85,46 @@ class CoreferenceResolver(WordPredictor[CorefDescription]):
     def _read_description(cls, directory: Path) -> CorefDescription:
         return CorefDescription.read(directory)
 
-    def predict(self, texts: Sequence[str]) -> list[ResolvedText]:
-        """Return the clusters of each document, with character offsets."""
+    def predict(
+        self, texts: Sequence[AnyText], *, names: Sequence[str] | None = None
+    ) -> list[ResolvedText]:
+        """Return the clusters of each document, with character offsets.
+
+        Args:
+            texts: the documents. One that is a list of words is not tokenized, and a sentence ends
+                after a word that is a full stop, a question mark or an exclamation mark; its
+                offsets are those in the words separated by spaces.
+            names: the names of the documents in errors, such as their files and lines.
+        """
         if isinstance(texts, str):
             raise TypeError("predict takes a list of documents; for one document, pass [text]")
-        split = self._splitter()
-        documents = []
-        for i, text in enumerate(texts):
-            document = _split(text, split)
+        documents = [self._split(text) for text in texts]
+        for i, document in enumerate(documents):
             if not document.sentences:
-                raise CorpusError(f"document {i + 1} of {len(texts)} has no words; remove it")
-            documents.append(document)
+                name = name_of(names, "document", i, len(texts))
+                raise CorpusError(f"{name} has no words; remove it")
         predicted = self.predict_words([document.sentences for document in documents])
         return [
-            _resolved(text, document.ranges, clusters)
-            for text, document, clusters in zip(texts, documents, predicted, strict=True)
+            _resolved(document, clusters)
+            for document, clusters in zip(documents, predicted, strict=True)
         ]
+
+    def _split(self, content: AnyText) -> _Split:
+        """Split a document into sentences and words; sentences without words are left out."""
+        if not isinstance(content, str):
+            words = SplitText.of(content, str.split)
+            passage = PassageWords.of(words.text, words.words, words.ranges)
+            return _Split(words.text, [list(s) for s in passage.sentences()], words.ranges)
+        split = self._splitter()
+        sentences, ranges, position = [], list[Range](), 0
+        for sentence in split_sentences(content):
+            start = content.index(sentence, position)
+            position = start + len(sentence)
+            part = SplitText.of(sentence, split)
+            if part.words:
+                sentences.append(part.words)
+                ranges += [Range(start + a, start + b) for a, b in part.ranges]
+        return _Split(content, sentences, ranges)
 
     def predict_words(
         self,
@@ -163,25 +195,12 @@ def _renumbered(chosen: Sequence[Window]) -> list[Window]:
     return result
 
 
-def _split(text: str, split: Callable[[str], list[str]]) -> _Split:
-    """Split a document into sentences and words; sentences without words are left out."""
-    sentences, ranges, position = [], [], 0
-    for sentence in split_sentences(text):
-        start = text.index(sentence, position)
-        position = start + len(sentence)
-        words = split(sentence)
-        if words:
-            sentences.append(words)
-            ranges += [Range(start + a, start + b) for a, b in word_ranges(sentence, words)]
-    return _Split(sentences, ranges)
-
-
-def _resolved(text: str, ranges: Sequence[Range], clusters: Clusters) -> ResolvedText:
-    result = []
+def _resolved(document: _Split, clusters: Clusters) -> ResolvedText:
+    """Return the clusters; mentions of words that the text does not contain are left out."""
+    text, result = document.text, []
     for cluster in clusters:
-        mentions = []
-        for first, last in cluster:
-            start, end = ranges[first].start, ranges[last].end
-            mentions.append(TextMention(start, end, text[start:end]))
-        result.append(tuple(mentions))
+        ranges = [range_of_words(text, document.ranges[a : b + 1]) for a, b in cluster]
+        mentions = [TextMention(a, b, text[a:b]) for a, b in ranges if a < b]
+        if mentions:
+            result.append(tuple(mentions))
     return ResolvedText(tuple(result))

@@ -7,6 +7,7 @@ are not copied: their paths and digests are recorded, and other files are reject
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
@@ -18,11 +19,36 @@ from downstream.heads.head import MixedModel
 from downstream.heads.saved_head import HeadDescription, load_model
 from downstream.heads.word_model import WordHeadDescription
 from downstream.predictors.loading import OpenedInputs, Places, open_inputs
+from downstream.texts.offsets import Range, covering_ranges, joined_ranges
 
 WINDOW_WORDS = 16_384  # that are predicted together, which bounds the memory for the layers
 
+AnyText = str | Sequence[str]  # a text, or its words
+
 AnyDescription = TypeVar("AnyDescription", bound=HeadDescription)
 AnyWordDescription = TypeVar("AnyWordDescription", bound=WordHeadDescription)
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """A text, its words, and the range of characters of each word."""
+
+    text: str
+    words: list[str]
+    ranges: list[Range]
+
+    @classmethod
+    def of(cls, content: AnyText, split: Callable[[str], list[str]]) -> SplitText:
+        """Split a text; the text of a list of words is the words, separated by spaces."""
+        if isinstance(content, str):
+            words = split(content)
+            return cls(content, words, covering_ranges(content, words))
+        return cls(" ".join(content), list(content), joined_ranges(content))
+
+
+def name_of(names: Sequence[str] | None, kind: str, index: int, count: int) -> str:
+    """Return the name of a text in errors: the given one, or its number."""
+    return f"{kind} {index + 1} of {count}" if names is None else names[index]
 
 
 class HeadPredictor(Generic[AnyDescription]):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bilm.errors import ConfigError
 from downstream.texts.asked import AskedQuestion
+from downstream.texts.unlabelled import UnlabelledText
 
 if TYPE_CHECKING:
     from downstream.heads.class_outputs import Probabilities
@@ -89,37 +90,38 @@ def classes(suffix: str, names: Sequence[str], probabilities: Probabilities) -> 
     )
 
 
-def tag(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
+def tag(directory: Path, texts: Sequence[UnlabelledText], places: Places, suffix: str) -> str:
     """Return the words of each text with their tags, or its predicates with their arguments."""
     from downstream.heads.tagger import TaggerDescription
     from downstream.predictors.tagger import RoleLabeler, Tagger
 
+    contents, names = [one.content for one in texts], [one.place for one in texts]
     if TaggerDescription.read(directory).has_predicates:
         if suffix != ".jsonl":
             raise ConfigError(f"--output ends in {suffix}; for semantic roles use .jsonl")
-        frames = RoleLabeler.open(directory, places).predict(texts)
+        frames = RoleLabeler.open(directory, places).predict(contents, names=names)
         records: list[dict[str, Any]] = [
-            {"text": text, "frames": [asdict(frame) for frame in found]}
-            for text, found in zip(texts, frames, strict=True)
+            {"text": one.text, "frames": [asdict(frame) for frame in found]}
+            for one, found in zip(texts, frames, strict=True)
         ]
         return _json_lines(records)
-    tagged = Tagger.open(directory, places).predict(texts)
+    tagged = Tagger.open(directory, places).predict(contents, names=names)
     if suffix == ".tsv":
-        sentences = ("".join(f"{w.word}\t{w.tag}\n" for w in one.words) for one in tagged)
+        sentences = ("".join(f"{w.word}\t{w.tag}\n" for w in found.words) for found in tagged)
         return "\n".join(sentences)
     return _json_lines(
-        [{"text": text, **asdict(one)} for text, one in zip(texts, tagged, strict=True)]
+        [{"text": one.text, **asdict(found)} for one, found in zip(texts, tagged, strict=True)]
     )
 
 
-def resolve(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
+def resolve(directory: Path, texts: Sequence[UnlabelledText], places: Places, suffix: str) -> str:
     """Return the clusters of each document."""
     from downstream.predictors.coreference import CoreferenceResolver
 
     resolver = CoreferenceResolver.open(directory, places)
-    resolved = resolver.predict(texts)
+    resolved = resolver.predict([one.content for one in texts], names=[one.place for one in texts])
     return _json_lines(
-        [{"text": text, **asdict(one)} for text, one in zip(texts, resolved, strict=True)]
+        [{"text": one.text, **asdict(found)} for one, found in zip(texts, resolved, strict=True)]
     )
 
 

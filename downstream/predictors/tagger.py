@@ -2,8 +2,8 @@
 
 On disk, each consists of `tagger.json` and `head.safetensors`. The biLM and the word vectors are
 not copied: their paths and digests are recorded, and other files are rejected. Raw text is split by
-the tokenizer of the biLM; without a biLM, words are separated by white space. A text is one
-sentence.
+the tokenizer of the biLM; without a biLM, words are separated by white space. A list of words is
+not tokenized. A text is one sentence.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ from bilm.embedding.sentence_batches import windows
 from bilm.errors import CheckpointError, CorpusError
 from downstream.features.tag_sources import TagInputs, TagSource
 from downstream.heads.tagger import TaggerDescription, TagPrediction
-from downstream.predictors.predictor import WINDOW_WORDS, WordPredictor
-from downstream.texts.offsets import Range, word_ranges
+from downstream.predictors.predictor import (
+    WINDOW_WORDS,
+    AnyText,
+    SplitText,
+    WordPredictor,
+    name_of,
+)
+from downstream.texts.offsets import range_of_words
 from downstream.texts.tag_sequences import spans_of
 from downstream.training.fit import predict
 
@@ -89,17 +95,17 @@ class _TaggingHead(WordPredictor[TaggerDescription]):
         """The labels of the tagger."""
         return self.description.labels
 
-    def _tokenize(self, texts: Sequence[str]) -> list[list[str]]:
+    def _split(self, texts: Sequence[AnyText], names: Sequence[str] | None) -> list[SplitText]:
         if isinstance(texts, str):
             raise TypeError("predict takes a list of texts; for one text, pass [text]")
-        split = self._splitter()
-        sentences = []
-        for i, text in enumerate(texts):
-            words = split(text)
-            if not words:
-                raise CorpusError(f"text {i + 1} of {len(texts)} has no words; remove it")
-            sentences.append(words)
-        return sentences
+        needs_tokenizer = any(isinstance(text, str) for text in texts)
+        split = self._splitter() if needs_tokenizer else str.split
+        result = [SplitText.of(text, split) for text in texts]
+        for i, one in enumerate(result):
+            if not one.words:
+                name = name_of(names, "text", i, len(texts))
+                raise CorpusError(f"{name} has no words; remove it")
+        return result
 
     def _tag(self, items: Sequence[_Item]) -> Iterator[TagPrediction]:
         """Yield the prediction for each item; memory is bounded by a window of words."""
@@ -124,14 +130,19 @@ class _TaggingHead(WordPredictor[TaggerDescription]):
 class Tagger(_TaggingHead):
     """A tagger of raw texts: named entities, chunks or parts of speech."""
 
-    def predict(self, texts: Sequence[str]) -> list[TaggedText]:
-        """Return the tags and spans of each text, with character offsets."""
-        sentences = self._tokenize(texts)
-        predicted = self.predict_words(sentences)
-        return [
-            self._tagged(text, words, tags)
-            for text, words, tags in zip(texts, sentences, predicted, strict=True)
-        ]
+    def predict(
+        self, texts: Sequence[AnyText], *, names: Sequence[str] | None = None
+    ) -> list[TaggedText]:
+        """Return the tags and spans of each text, with character offsets.
+
+        Args:
+            texts: the texts; one that is a list of words is not tokenized, and its offsets are
+                those in the words separated by spaces.
+            names: the names of the texts in errors, such as their files and lines.
+        """
+        split = self._split(texts, names)
+        predicted = self.predict_words([one.words for one in split])
+        return [self._tagged(one, tags) for one, tags in zip(split, predicted, strict=True)]
 
     def predict_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
         """Return the tag of each word of tokenized sentences."""
@@ -141,13 +152,12 @@ class Tagger(_TaggingHead):
         items = [_Item(list(words)) for words in sentences]
         return [prediction.tags for prediction in self._tag(items)]
 
-    def _tagged(self, text: str, words: Sequence[str], tags: Sequence[str]) -> TaggedText:
-        ranges = word_ranges(text, words)
-        spans = _text_spans(text, ranges, tags) if self.description.is_bio else ()
+    def _tagged(self, one: SplitText, tags: Sequence[str]) -> TaggedText:
+        spans = _text_spans(one, tags) if self.description.is_bio else ()
         return TaggedText(
             tuple(
-                TaggedWord(text[start:end] or word, start, end, tag)
-                for word, (start, end), tag in zip(words, ranges, tags, strict=True)
+                TaggedWord(one.text[start:end] or word, start, end, tag)
+                for word, (start, end), tag in zip(one.words, one.ranges, tags, strict=True)
             ),
             spans,
         )
@@ -159,22 +169,25 @@ class RoleLabeler(_TaggingHead):
     _has_predicates = True
     _other = "downstream.Tagger"
 
-    def predict(self, texts: Sequence[str]) -> list[list[RoleFrame]]:
+    def predict(
+        self, texts: Sequence[AnyText], *, names: Sequence[str] | None = None
+    ) -> list[list[RoleFrame]]:
         """Return the frames of each text, with character offsets.
 
-        A word is a predicate if it was one in at least half of its occurrences in training.
+        A word is a predicate if it was one in at least half of its occurrences in training. The
+        arguments are those of `Tagger.predict`.
         """
-        sentences = self._tokenize(texts)
+        split = self._split(texts, names)
         known = set(self.description.predicate_words)
         items, owners = [], []
-        for i, words in enumerate(sentences):
-            for k, word in enumerate(words):
-                if word.lower() in known:
-                    items.append(_Item(words, k))
+        for i, one in enumerate(split):
+            for k, (word, (start, end)) in enumerate(zip(one.words, one.ranges, strict=True)):
+                if word.lower() in known and start < end:
+                    items.append(_Item(one.words, k))
                     owners.append(i)
         frames: list[list[RoleFrame]] = [[] for _ in texts]
         for i, item, prediction in zip(owners, items, self._tag(items), strict=True):
-            frames[i].append(_frame(texts[i], item, prediction.tags))
+            frames[i].append(_frame(split[i], item.predicate, prediction.tags))
         return frames
 
     def predict_words(
@@ -192,16 +205,17 @@ class RoleLabeler(_TaggingHead):
         return [prediction.tags for prediction in self._tag(items)]
 
 
-def _frame(text: str, item: _Item, tags: tuple[str, ...]) -> RoleFrame:
-    ranges = word_ranges(text, item.words)
-    start, end = ranges[item.predicate]
-    arguments = [span for span in _text_spans(text, ranges, tags) if span.type != "V"]
-    return RoleFrame(TextSpan("V", start, end, text[start:end]), tuple(arguments), tags)
+def _frame(one: SplitText, predicate: int, tags: tuple[str, ...]) -> RoleFrame:
+    start, end = one.ranges[predicate]
+    arguments = [span for span in _text_spans(one, tags) if span.type != "V"]
+    return RoleFrame(TextSpan("V", start, end, one.text[start:end]), tuple(arguments), tags)
 
 
-def _text_spans(text: str, ranges: Sequence[Range], tags: Sequence[str]) -> tuple[TextSpan, ...]:
+def _text_spans(one: SplitText, tags: Sequence[str]) -> tuple[TextSpan, ...]:
+    """Return the spans of a text; spans of words that the text does not contain are left out."""
     result = []
     for span in spans_of(tags):
-        start, end = ranges[span.start].start, ranges[span.end - 1].end
-        result.append(TextSpan(span.type, start, end, text[start:end]))
+        start, end = range_of_words(one.text, one.ranges[span.start : span.end])
+        if start < end:
+            result.append(TextSpan(span.type, start, end, one.text[start:end]))
     return tuple(result)

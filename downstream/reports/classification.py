@@ -13,6 +13,7 @@ from downstream.reports.text_cards import (
     introduction,
     num_texts,
 )
+from downstream.reports.text_errors import class_errors, error_files, error_section
 from downstream.settings.sections import Settings
 from downstream.tasks.classification import Task
 from downstream.tasks.scores import Scores
@@ -30,6 +31,8 @@ def classification_page(results: Results[Scores], settings: Settings) -> TaskPag
     """Return the parts of the report that depend on the task."""
     task: Task = results.task
     best = results.chosen().outcome
+    texts = task.files[task.splits["test"].file].texts
+    wrong = list(class_errors(results, task.classes, lambda i: {"text": texts[i]}))
     return TaskPage(
         title="Text classification on a frozen biLM",
         introduction=introduction(results, settings, f"{len(task.classes)} classes"),
@@ -41,10 +44,12 @@ def classification_page(results: Results[Scores], settings: Settings) -> TaskPag
         details=[
             "![confusion matrices](confusion.png)",
             class_table(best.scores["test"].by_class, "class (test)", "texts"),
+            *error_section(wrong, "texts"),
         ],
         card=_card(results, settings),
-        tree={"classes": list(task.classes), "texts": num_texts(results)},
+        tree={"classes": list(task.classes), **num_texts(results)},
         pictures={"confusion.png": partial(plot_confusion, best.scores, task.classes)},
+        files=error_files(wrong, "Wrong classes of texts", "texts"),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from downstream.heads.coreference import CorefDescription, CorefPrediction
 from downstream.reports.cluster_page import PAGE_FILE, ShownDocument, cluster_page
+from downstream.reports.error_pages import ERRORS_FILE, SHOWN_ERRORS
 from downstream.reports.pages import json_lines, markdown_table
 from downstream.reports.report import Column, TaskPage
 from downstream.settings.coreference import CorefSettings
@@ -23,10 +24,6 @@ from downstream.texts.cluster_scores import ClusterScores
 from downstream.texts.clusters import Clusters, Mention, mentions_of
 from downstream.texts.documents import Document, DocumentFile
 from downstream.training.experiment import Results
-
-ERRORS_FILE = "errors.jsonl"
-
-_SHOWN_ERRORS = 15
 
 _FIGURES = {
     "main": "CoNLL",
@@ -114,14 +111,7 @@ def coref_page(results: Results[CorefScores], settings: CorefSettings) -> TaskPa
             *_error_paragraphs(documents),
         ],
         card=_card(results, settings),
-        tree={
-            "task": "coreference",
-            "singletons": task.singletons,
-            "genres": list(task.genres),
-            "documents": {split: len(task.splits[split]) for split in SPLITS},
-            "validation_documents_in_training": task.num_seen("validation"),
-            "test_documents_in_training": task.num_seen("test"),
-        },
+        tree=_tree(task, settings),
         files={
             ERRORS_FILE: json_lines(errors(documents, task.files["test"])),
             PAGE_FILE: cluster_page(
@@ -133,7 +123,24 @@ def coref_page(results: Results[CorefScores], settings: CorefSettings) -> TaskPa
         },
         loss="negative log-likelihood per word",
         score="CoNLL score",
+        training_score="accuracy of antecedents",
     )
+
+
+def _tree(task: CorefTask, settings: CorefSettings) -> dict[str, Any]:
+    """Return the fields of results.json."""
+    return {
+        "task": "coreference",
+        "singletons": task.singletons,
+        "genres": list(task.genres),
+        "documents": {split: len(task.splits[split]) for split in SPLITS},
+        "mentions": {split: task.num_mentions(split) for split in SPLITS},
+        "mentions_too_long": {
+            split: task.num_mentions(split, settings.head.max_span_words) for split in SPLITS
+        },
+        "validation_documents_in_training": task.num_seen("validation"),
+        "test_documents_in_training": task.num_seen("test"),
+    }
 
 
 def errors(documents: Iterable[Resolved], file: DocumentFile) -> Iterator[dict[str, Any]]:
@@ -157,6 +164,10 @@ def _introduction(results: Results[CorefScores], settings: CorefSettings) -> str
     known = results.known_words
     vectors = f" {known:.1%} of word types have a vector." if known else ""
     head = settings.head
+    too_long = ", ".join(
+        f"{task.num_mentions(split, head.max_span_words):,} of {task.num_mentions(split):,} {split}"
+        for split in SPLITS
+    )
     convention = "Clusters of one mention are neither predicted nor scored."
     if task.singletons:
         convention = (
@@ -167,7 +178,9 @@ def _introduction(results: Results[CorefScores], settings: CorefSettings) -> str
         f"{sizes} documents. {head.encoder_layers} biLSTM layer(s) of {head.encoder_dim} units per "
         f"direction, spans of up to {head.max_span_words} words, {head.spans_per_word} spans per "
         f"word, {head.max_antecedents} antecedents, {settings.train.num_seeds} seed(s) per mix."
-        f"{vectors} {convention} {task.num_seen('test'):,} test documents and "
+        f"{vectors} {convention} True mentions with more than {head.max_span_words} words, which "
+        f"cannot be found (--max-span-words): {too_long}. "
+        f"{task.num_seen('test'):,} test documents and "
         f"{task.num_seen('validation'):,} validation documents also occur in the training split."
     )
 
@@ -199,7 +212,7 @@ def _error_paragraphs(documents: Sequence[Resolved]) -> Iterator[str]:
     for heading, kind in (("missed", Resolved.missed), ("wrong", Resolved.wrong)):
         counts = Counter(one.text(m).lower() for one in documents for m in kind(one))
         yield f"{sum(counts.values()):,} {heading} mentions. The most frequent ones:"
-        shown = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN_ERRORS]
+        shown = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_ERRORS]
         rows = [[text, f"{count:,}"] for text, count in shown]
         yield markdown_table([[f"{heading} mention", "times"], *rows]) if rows else "None."
 

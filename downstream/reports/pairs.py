@@ -1,20 +1,16 @@
 """The parts of the report of `downstream.pair`: scores by class, confused labels, and errors.
 
 `errors.jsonl` has one line per test pair with a wrong class: both texts, the true and the predicted
-label, the probability of the predicted one, and the file and line of the pair.
+label, the probability of the predicted one, and the file and line of the pair. `errors.html` shows
+the first of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from downstream.heads.class_outputs import Probabilities
 from downstream.heads.pair_model import PairDescription
-from downstream.reports.pages import json_lines
 from downstream.reports.plots import plot_confusion
 from downstream.reports.report import (
     CLASSIFICATION_COLUMNS,
@@ -22,15 +18,12 @@ from downstream.reports.report import (
     class_table,
     confusion_table,
 )
+from downstream.reports.text_errors import class_errors, error_files, error_section
 from downstream.settings.pairs import PairSettings
 from downstream.tasks.pairs import PairTask
 from downstream.tasks.scores import Scores
 from downstream.tasks.splits import SPLITS
 from downstream.training.experiment import Results
-
-ERRORS_FILE = "errors.jsonl"
-
-_SHOWN_ERRORS = 15
 
 
 def pair_page(results: Results[Scores], settings: PairSettings) -> TaskPage:
@@ -38,6 +31,7 @@ def pair_page(results: Results[Scores], settings: PairSettings) -> TaskPage:
     task: PairTask = results.task
     best = results.chosen().outcome
     test, overlap = best.scores["test"], task.overlap()
+    wrong = list(class_errors(results, task.labels, partial(_texts_of, task)))
     return TaskPage(
         title="Pairs of texts on a frozen biLM",
         introduction=_introduction(results, settings),
@@ -51,9 +45,7 @@ def pair_page(results: Results[Scores], settings: PairSettings) -> TaskPage:
             class_table(test.by_class, "class (test)", "pairs"),
             "## Confused labels (test)",
             confusion_table(confusions(test, task.labels), "pairs"),
-            "## Errors (test)",
-            f"The first errors; `{ERRORS_FILE}` has all of them.",
-            *islice(map(_shown_error, errors(results)), _SHOWN_ERRORS),
+            *error_section(wrong, "pairs"),
         ],
         card=_card(results, settings),
         tree={
@@ -64,8 +56,14 @@ def pair_page(results: Results[Scores], settings: PairSettings) -> TaskPage:
             "test_pairs_with_first_text_in_training": overlap.num_first_texts,
         },
         pictures={"confusion.png": partial(plot_confusion, best.scores, task.labels)},
-        files={ERRORS_FILE: json_lines(errors(results))},
+        files=error_files(wrong, "Wrong classes of pairs", "pairs"),
     )
+
+
+def _texts_of(task: PairTask, place: int) -> dict[str, str]:
+    """Return both texts of a pair of the test file."""
+    first, second = task.files[task.splits["test"].file].both(place)
+    return {"first": first, "second": second}
 
 
 def _introduction(results: Results[Scores], settings: PairSettings) -> str:
@@ -78,33 +76,6 @@ def _introduction(results: Results[Scores], settings: PairSettings) -> str:
         f"units per direction with attention between them, {settings.train.num_seeds} seed(s) per "
         f"mix.{vectors} {overlap.num_pairs:,} test pairs also occur in the training split; the "
         f"first text of {overlap.num_first_texts:,} test pairs does."
-    )
-
-
-def errors(results: Results[Scores]) -> Iterator[dict[str, Any]]:
-    """Yield a record of every test pair with a wrong class."""
-    task: PairTask = results.task
-    probabilities: Probabilities = results.chosen().test_predictions
-    split = task.splits["test"]
-    file = task.files[split.file]
-    for place, label, row in zip(split.places, split.labels, probabilities, strict=True):
-        predicted = int(row.argmax())
-        if predicted != label:
-            first, second = file.both(place)
-            yield {
-                "place": file.place(place),
-                "first": first,
-                "second": second,
-                "label": task.labels[label],
-                "predicted": task.labels[predicted],
-                "probability": round(float(row[predicted]), 4),
-            }
-
-
-def _shown_error(error: dict[str, Any]) -> str:
-    return (
-        f"- {error['first']}  \n  {error['second']}  \n  {error['label']}, predicted: "
-        f"{error['predicted']} ({error['probability']:.2f})"
     )
 
 

@@ -13,6 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from downstream.heads.answerer import AnswererDescription, best_predictions
+from downstream.reports.error_pages import (
+    ERRORS_FILE,
+    ERRORS_PAGE,
+    MAX_ERRORS_ON_PAGE,
+    SHOWN_ERRORS,
+)
 from downstream.reports.pages import json_lines, markdown_table
 from downstream.reports.report import Column, TaskPage
 from downstream.reports.span_errors import SpanError, errors_page
@@ -23,19 +29,13 @@ from downstream.tasks.splits import SPLITS
 from downstream.texts.answers import score_answer
 from downstream.training.experiment import Results
 
-ERRORS_FILE = "errors.jsonl"
-ERRORS_PAGE = "errors.html"
-
-_SHOWN_ERRORS = 15
-_MAX_ERRORS_ON_PAGE = 500
-
 
 def span_page(results: Results[SpanScores], settings: SpanSettings) -> TaskPage:
     """Return the parts of the report that depend on the task."""
     task: SpanTask = results.task
     test = results.chosen().outcome.scores["test"]
     errors = list(span_errors(results))
-    on_page = errors[:_MAX_ERRORS_ON_PAGE]
+    on_page = errors[:MAX_ERRORS_ON_PAGE]
     return TaskPage(
         title="Question answering on a frozen biLM",
         introduction=_introduction(results, settings),
@@ -54,7 +54,7 @@ def span_page(results: Results[SpanScores], settings: SpanSettings) -> TaskPage:
             "## Errors (test)",
             f"{len(errors):,} answers are not an exact match: `{ERRORS_FILE}` has all of them, "
             f"and [{ERRORS_PAGE}]({ERRORS_PAGE}) shows {len(on_page):,} in their passages.",
-            *(_shown_error(error) for error in islice(errors, _SHOWN_ERRORS)),
+            *(_shown_error(error) for error in islice(errors, SHOWN_ERRORS)),
         ],
         card=_card(results, settings),
         tree=_tree(task),

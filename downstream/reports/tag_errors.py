@@ -10,31 +10,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from downstream.reports.pages import html_document, marks_legend
-from downstream.texts.tag_sequences import Span
-
-MAX_SHOWN_ERRORS = 500
-
-_MEANINGS = {
-    "missed": "true, but not predicted",
-    "wrong": "predicted, but not true",
-    "right": "both",
-}
-
-_STYLE = """
-body { font-family: sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222;
-       background: #fff; }
-article { border-top: 1px solid #ccc; padding: 0.6em 0; }
-p { line-height: 1.9; margin: 0.2em 0; }
-article p { padding-left: 6em; text-indent: -6em; }
-b.side { display: inline-block; width: 6em; text-indent: 0; font-weight: normal; color: #595959; }
-mark { color: inherit; border-radius: 3px; padding: 0.15em 0.25em; text-indent: 0; }
-mark.right { background: #e3e3e3; }
-mark.missed { background: #bfe3c3; border-bottom: 2px solid #2b7a37; }
-mark.wrong { background: #f6c1b6; border-bottom: 2px dashed #b3311b; }
-mark sub { font-weight: bold; padding-left: 0.3em; }
-small { color: #595959; }
-"""
+from downstream.reports.error_pages import (
+    LABEL_MEANINGS,
+    MAX_ERRORS_ON_PAGE,
+    errors_document,
+    side_line,
+)
+from downstream.texts.tag_sequences import Span, ranges_of
 
 
 @dataclass(frozen=True)
@@ -57,15 +39,24 @@ class TagError:
         """The predicted spans that are not true, from left to right."""
         return _in_order(set(self.predicted) - set(self.truth))
 
+    def text_of(self, span: Span) -> str:
+        """Return the words of a span, with an ellipsis between its ranges."""
+        return " ... ".join(" ".join(self.words[r.start : r.end]) for r in ranges_of(span))
+
     def record(self) -> dict[str, Any]:
         """Return the error as a JSON object."""
         record: dict[str, Any] = {
             "place": self.place,
             "words": list(self.words),
-            "missed": list(map(list, self.missed)),
-            "wrong": list(map(list, self.wrong)),
+            "missed": list(map(_fields, self.missed)),
+            "wrong": list(map(_fields, self.wrong)),
         }
         return record | ({} if self.predicate is None else {"predicate": self.predicate})
+
+
+def _fields(span: Span) -> list[Any]:
+    """Return the type and the first range of a span, and its other ranges if there are some."""
+    return [*span[:3], *([list(map(list, span.rest))] if span.rest else [])]
 
 
 def _in_order(spans: Collection[Span]) -> list[Span]:
@@ -74,10 +65,9 @@ def _in_order(spans: Collection[Span]) -> list[Span]:
 
 def errors_page(errors: Sequence[TagError], unit: str) -> str:
     """Return the HTML page of the first errors; `unit` is the plural of what has errors."""
-    shown = errors[:MAX_SHOWN_ERRORS]
-    legend = marks_legend(_MEANINGS)
-    introduction = f"<p>{len(shown):,} of {len(errors):,} test {unit} with an error. {legend}.</p>"
-    return html_document("Wrong tags", _STYLE, [introduction, *map(_article, shown)])
+    articles = [_article(error) for error in errors[:MAX_ERRORS_ON_PAGE]]
+    what = f"test {unit} with an error"
+    return errors_document("Wrong tags", what, articles, len(errors), LABEL_MEANINGS)
 
 
 def _article(error: TagError) -> str:
@@ -85,9 +75,11 @@ def _article(error: TagError) -> str:
     lines = []
     for side, spans, marked in rows:
         kind = "missed" if side == "true" else "wrong"
-        kinds = {span: kind if span in marked else "right" for span in _in_order(spans)}
-        words = " ".join(_marked_words(error, kinds))
-        lines.append(f'<p><b class="side">{side}</b>{words}</p>')
+        kinds = {
+            part: kind if span in marked else "right" for span in spans for part in ranges_of(span)
+        }
+        words = " ".join(_marked_words(error, {part: kinds[part] for part in _in_order(kinds)}))
+        lines.append(side_line(side, words))
     return "\n".join(["<article>", *lines, f"<small>{escape(error.place)}</small></article>"])
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from downstream.heads.tagger import TaggerDescription, TagPrediction
+from downstream.reports.error_pages import ERRORS_FILE, ERRORS_PAGE, SHOWN_ERRORS
 from downstream.reports.pages import json_lines
 from downstream.reports.plots import plot_confused, plot_labels
 from downstream.reports.report import Column, TaskPage, class_table, confusion_table
@@ -21,13 +22,8 @@ from downstream.settings.tagging import SequenceSettings
 from downstream.tasks.splits import SPLITS
 from downstream.tasks.tag_scores import TagScores
 from downstream.tasks.tagging import TaggingTask
-from downstream.texts.tag_sequences import Span, spans_without
+from downstream.texts.tag_sequences import Span, compared_spans
 from downstream.training.experiment import Results
-
-ERRORS_FILE = "errors.jsonl"
-ERRORS_PAGE = "errors.html"
-
-_SHOWN_ERRORS = 15
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,8 @@ def tagging_page(
             "task": names.noun,
             "labels": list(task.labels),
             names.unit: {split: len(task.splits[split]) for split in SPLITS},
-            "test_sentences_in_training": task.num_seen(),
+            "validation_sentences_in_training": task.num_seen("validation"),
+            "test_sentences_in_training": task.num_seen("test"),
         },
         pictures={
             "labels.png": partial(plot_labels, test.by_class, "spans" if task.is_bio else "words"),
@@ -95,8 +92,8 @@ def _introduction(results: Results[TagScores], settings: SequenceSettings, names
     return (
         f"{len(task.labels)} labels; {sizes} {names.unit}. {head.encoder_layers} biLSTM layer(s) "
         f"of {head.encoder_dim} units per direction and {output}, {settings.train.num_seeds} "
-        f"seed(s) per mix.{vectors} {task.num_seen():,} test sentences also occur in the training "
-        "split."
+        f"seed(s) per mix.{vectors} {task.num_seen('test'):,} test sentences and "
+        f"{task.num_seen('validation'):,} validation sentences also occur in the training split."
     )
 
 
@@ -117,7 +114,7 @@ def _details(
         "## Errors (test)",
         f"The first errors; [{ERRORS_PAGE}]({ERRORS_PAGE}) shows more of them with their spans "
         f"marked, and `{ERRORS_FILE}` has all of them.",
-        *map(_shown_error, wrong[:_SHOWN_ERRORS]),
+        *map(_shown_error, wrong[:SHOWN_ERRORS]),
     ]
 
 
@@ -129,8 +126,8 @@ def errors(results: Results[TagScores]) -> Iterator[TagError]:
     file = task.files[split.file]
     for i, (example, prediction) in enumerate(zip(split.examples, predictions, strict=True)):
         if task.is_bio:
-            truth = spans_without(example.tags, task.excluded)
-            predicted = spans_without(prediction.tags, task.excluded)
+            truth = compared_spans(example.tags, task.rules)
+            predicted = compared_spans(prediction.tags, task.rules)
         else:
             tags = enumerate(zip(example.tags, prediction.tags, strict=True))
             wrong = [(k, *pair) for k, pair in tags if pair[0] != pair[1]]
@@ -145,7 +142,7 @@ def _shown_error(error: TagError) -> str:
     """Return a paragraph: the sentence, the spans that were missed and the wrong ones."""
     parts = [f"- {' '.join(error.words)}"]
     for heading, spans in (("missed", error.missed), ("wrong", error.wrong)):
-        shown = [f"{' '.join(error.words[a:b])} [{kind}]" for kind, a, b in spans]
+        shown = [f"{error.text_of(span)} [{span.type}]" for span in spans]
         parts.append(f"  {heading}: {'; '.join(shown) or '-'}")
     return "  \n".join(parts)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from downstream.heads.text_targets import LabelSets, Numbers
 from downstream.reports.classification import classification_page
+from downstream.reports.error_pages import ERRORS_FILE, MAX_ERRORS_ON_PAGE
+from downstream.reports.pages import json_lines
 from downstream.reports.plots import plot_labels, plot_numbers
 from downstream.reports.report import Column, TaskPage, class_table, plain_number
 from downstream.reports.text_cards import (
@@ -17,8 +21,16 @@ from downstream.reports.text_cards import (
     introduction,
     num_texts,
 )
+from downstream.reports.text_errors import (
+    LabelSetError,
+    NumberError,
+    error_files,
+    error_section,
+    residual_section,
+)
 from downstream.settings.sections import Settings
 from downstream.tasks.target_scores import LabelSetScores, NumberScores
+from downstream.tasks.targets import LabelSetTask, NumberTask
 from downstream.training.experiment import Results
 
 _LABEL_FIGURES = {
@@ -73,6 +85,7 @@ def result_line(results: Results[Any], page: TaskPage) -> str:
 def label_set_page(results: Results[LabelSetScores], settings: Settings) -> TaskPage:
     """Return the page of a head with any number of labels per text."""
     labels, best = results.task.labels, results.chosen()
+    wrong = list(label_set_errors(results))
     threshold = float(best.model.get_buffer("threshold"))
     chosen = (
         " (chosen on the validation texts)" if settings.target.threshold == "validation" else ""
@@ -94,6 +107,7 @@ def label_set_page(results: Results[LabelSetScores], settings: Settings) -> Task
         details=[
             "![F1 of each label](labels.png)",
             class_table(test.by_label, "label (test)", "texts"),
+            *error_section(wrong, "texts"),
         ],
         card=head_card(
             results,
@@ -107,18 +121,41 @@ def label_set_page(results: Results[LabelSetScores], settings: Settings) -> Task
                 "Probabilities are not calibrated.",
             ),
         ),
-        tree={"labels": list(labels), "threshold": threshold, "texts": num_texts(results)},
+        tree={"labels": list(labels), "threshold": threshold, **num_texts(results)},
         pictures={"labels.png": partial(plot_labels, test.by_label, "texts")},
+        files=error_files(wrong, "Wrong labels of texts", "texts"),
         loss="binary cross-entropy",
         score="micro F1",
         training_score="share of correct labels",
     )
 
 
+def label_set_errors(results: Results[LabelSetScores]) -> Iterator[LabelSetError]:
+    """Yield every test text with missed or wrong labels."""
+    task: LabelSetTask = results.task
+    predictions: LabelSets = results.chosen().test_predictions
+    split = task.splits["test"]
+    file = task.files[split.file]
+    for place, row, prediction in zip(split.places, split.labels, predictions, strict=True):
+        truth, chosen = row > 0, prediction["chosen"]
+        if (truth == chosen).all():
+            continue
+        of_label = dict(zip(task.labels, prediction["probability"].tolist(), strict=True))
+        names = np.array(task.labels, dtype=object)
+        yield LabelSetError(
+            file.place(place),
+            {"text": file.texts[place]},
+            {label: of_label[label] for label in names[truth & ~chosen]},
+            {label: of_label[label] for label in names[chosen & ~truth]},
+            names[truth & chosen].tolist(),
+        )
+
+
 def number_page(results: Results[NumberScores], settings: Settings) -> TaskPage:
     """Return the page of a regression."""
     best, numbers = results.chosen(), results.task.splits["train"].labels
     test, truth = best.outcome.scores["test"], results.task.splits["test"].labels
+    largest = largest_errors(results)
     span = f"{plain_number(float(numbers.min()))} to {plain_number(float(numbers.max()))}"
     title = f"test: r = {test.pearson:.3f}, RMSE {plain_number(test.rmse)}"
     return TaskPage(
@@ -130,7 +167,7 @@ def number_page(results: Results[NumberScores], settings: Settings) -> TaskPage:
         columns=_NUMBER_COLUMNS,
         figures=_NUMBER_FIGURES,
         selection="Selected by validation R²; this directory contains the head.",
-        details=["![predicted and true numbers](numbers.png)"],
+        details=["![predicted and true numbers](numbers.png)", *residual_section(largest)],
         card=head_card(
             results,
             settings,
@@ -143,10 +180,29 @@ def number_page(results: Results[NumberScores], settings: Settings) -> TaskPage:
                 limits="Numbers outside the range of the training texts may be predicted.",
             ),
         ),
-        tree={"texts": num_texts(results)},
+        tree={**num_texts(results)},
         pictures={"numbers.png": partial(plot_numbers, truth, best.test_predictions, title)},
+        files={ERRORS_FILE: json_lines(error.record() for error in largest)},
         loss="squared error of standardized numbers",
         score="1 - squared error",
         training_score="training",
         plain_figures=("rmse", "mae"),
     )
+
+
+def largest_errors(results: Results[NumberScores]) -> list[NumberError]:
+    """Return the test texts with the largest absolute errors, in this order."""
+    task: NumberTask = results.task
+    predicted: Numbers = results.chosen().test_predictions
+    split = task.splits["test"]
+    file = task.files[split.file]
+    order = np.argsort(-np.abs(predicted.astype(np.float64) - split.labels), kind="stable")
+    return [
+        NumberError(
+            file.place(split.places[i]),
+            {"text": file.texts[split.places[i]]},
+            file.targets[split.places[i]],
+            float(predicted[i]),
+        )
+        for i in order[:MAX_ERRORS_ON_PAGE]
+    ]

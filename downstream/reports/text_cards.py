@@ -30,24 +30,35 @@ class CardParts:
 
 def introduction(results: Results[Any], settings: Settings, outputs: str) -> str:
     """Return the first paragraph of a report; `outputs` states what is predicted."""
-    splits = results.task.splits
+    task = results.task
+    splits = task.splits
     sizes = ", ".join(f"{len(splits[split]):,} {split}" for split in SPLITS)
     known = results.known_words
     vectors = f"; {known:.1%} of word types have a vector" if known else ""
     return (
         f"{outputs}; {sizes} texts. Head `{settings.head.kind}`, {settings.train.num_seeds} "
-        f"seed(s) per mix{vectors}."
+        f"seed(s) per mix{vectors}. {task.num_seen('test'):,} test texts and "
+        f"{task.num_seen('validation'):,} validation texts also occur in the training split."
     )
 
 
-def num_texts(results: Results[Any]) -> dict[str, int]:
-    """Return the number of texts of each split."""
+def num_texts(results: Results[Any]) -> dict[str, Any]:
+    """Return fields of results.json: the numbers of texts, and of those also in training."""
+    task = results.task
+    return {
+        "texts": _sizes(results),
+        "validation_texts_in_training": task.num_seen("validation"),
+        "test_texts_in_training": task.num_seen("test"),
+    }
+
+
+def _sizes(results: Results[Any]) -> dict[str, int]:
     return {split: len(results.task.splits[split]) for split in SPLITS}
 
 
 def head_card(results: Results[Any], settings: Settings, parts: CardParts) -> list[str]:
     """Return the paragraphs of the model card of the best head."""
-    chosen, sizes = results.chosen(), num_texts(results)
+    chosen, sizes = results.chosen(), _sizes(results)
     best, description = chosen.outcome, chosen.description
     assert isinstance(description, Description)
     vectors = (

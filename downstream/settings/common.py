@@ -95,6 +95,11 @@ class TrainingSettings(Section):
         None,
         description="maximum number of epochs (default: 12 for mean, max and mean_max, else 6)",
     )
+    min_steps: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="minimum number of steps of all epochs; with fewer training examples, an epoch "
+        "uses each of them several times",
+    )
     patience: PositiveInt = Field(
         4, description="stop after this many epochs without a better validation accuracy"
     )

@@ -32,7 +32,11 @@ def _numbers(text: str) -> list[float]:
 
 
 def _threshold(text: str) -> float | str:
-    return text if text == "validation" else float(text)
+    """Return a number, or the text, which the settings check."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 class Flag(NamedTuple):
@@ -108,6 +112,7 @@ TRAINING_FLAGS = (
     Flag("--seeds", "train.num_seeds", int),
     Flag("--train-share", "train.share", float),
     Flag("--epochs", "train.epochs", int),
+    Flag("--min-steps", "train.min_steps", int),
     Flag("--patience", "train.patience", int),
     Flag("--batch-size", "train.batch_size", int),
     Flag("--learning-rate", "train.learning_rate", float),

@@ -6,9 +6,10 @@ and misspelled keys, wrong types and values out of range are all reported in one
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+import json
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from bilm.errors import ConfigError
 from bilm.files.sections import Name, PositiveInt, Section, Share
@@ -23,6 +24,8 @@ HeadKind = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
 TargetKind = Literal["class", "multilabel", "regression"]
 
 LongTexts = Literal["windows", "cut"]
+
+CLASSIFIER_FILE = "classifier.json"  # the description of a saved head
 
 POOLED_HEADS = ("mean", "max", "mean_max")
 RECURRENT_HEADS = ("bilstm", "gru")
@@ -81,6 +84,18 @@ class DataSettings(TableSettings):
     )
 
 
+def _check_threshold(value: Any) -> Any:
+    is_number = isinstance(value, int | float)
+    if value == "validation" or (is_number and 0 < value < 1):
+        return value
+    shown = value if is_number else json.dumps(value)
+    raise ValueError(f'--threshold is {shown}; it must be above 0 and below 1, or "validation"')
+
+
+# The probability from which on a label is predicted.
+Threshold = Annotated[float | Literal["validation"], BeforeValidator(_check_threshold)]
+
+
 class TargetSettings(Section):
     """What is predicted for a text."""
 
@@ -90,11 +105,21 @@ class TargetSettings(Section):
         "a number (regression)",
     )
     separator: Name = Field("|", description="separator of the labels of a text, for multilabel")
-    threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["validation"] = Field(
+    threshold: Threshold = Field(
         0.5,
         description="a label with at least this probability is predicted, for multilabel; "
         "`validation` chooses it on the validation texts",
     )
+
+    @model_validator(mode="after")
+    def _check_multilabel(self) -> Self:
+        for flag, name in (("--threshold", "threshold"), ("--label-separator", "separator")):
+            is_default = getattr(self, name) == type(self).model_fields[name].default
+            if self.kind != "multilabel" and not is_default:
+                raise ValueError(
+                    f"{flag} is for --target multilabel, but the target is {self.kind}; remove it"
+                )
+        return self
 
 
 class HeadSettings(WordVectorSettings):

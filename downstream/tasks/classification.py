@@ -5,7 +5,6 @@ The methods import torch; reading and checking the texts does not.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +13,7 @@ import numpy as np
 
 from bilm.errors import CorpusError
 from downstream.settings.sections import BaselineSettings, Settings
+from downstream.tasks.labels import unknown_label
 from downstream.tasks.scores import Scores, score
 from downstream.tasks.text_task import (
     Split,
@@ -23,7 +23,7 @@ from downstream.tasks.text_task import (
     sorted_names,
     text_columns,
 )
-from downstream.texts.labelled import Ids, LabelledTexts, read_labelled
+from downstream.texts.labelled import Ids, LabelledTexts, Placed, read_labelled
 
 if TYPE_CHECKING:
     from downstream.heads.class_outputs import Probabilities
@@ -66,7 +66,7 @@ def read_task(settings: BaselineSettings) -> Task:
     files = read_files(settings.data, lambda path: read_labelled(path, **vars(columns)))
     classes = class_names(files["train"])
     labels = {name: label_ids(texts, classes) for name, texts in files.items()}
-    return Task(files, classes, make_splits(labels, labels["train"], settings))
+    return Task(files, classes, make_splits(files, labels, labels["train"], settings))
 
 
 def class_names(data: Labelled) -> tuple[str, ...]:
@@ -82,19 +82,23 @@ def class_names(data: Labelled) -> tuple[str, ...]:
 
 def label_ids(data: LabelledTexts, classes: Sequence[str]) -> Ids:
     """Return each label as its index in `classes`; raise CorpusError for an unknown label."""
-    check_known(data.labels, classes, data.source)
+    check_known([(label,) for label in data.labels], classes, data)
     places = {name: i for i, name in enumerate(classes)}
     return np.array([places[label] for label in data.labels], dtype=np.int64)
 
 
-def check_known(labels: Iterable[str], known: Sequence[str], source: str) -> None:
-    """Raise CorpusError if a label of `source` does not occur in the training texts."""
+def check_known(labels: Iterable[Iterable[str]], known: Sequence[str], data: Placed) -> None:
+    """Raise CorpusError if a label does not occur in the training texts.
+
+    `labels` are those of each text of `data`.
+    """
     names = set(known)
-    unknown = Counter(label for label in labels if label not in names)
-    if unknown:
-        shown = ", ".join(f"{label!r} ({n:,} times)" for label, n in unknown.most_common(5))
-        raise CorpusError(
-            f"{source} has labels that do not occur in the training texts: {shown}; the known "
-            f"labels are {', '.join(map(repr, known[:20]))}. Remove these rows, or add training "
-            "texts of these classes"
-        )
+    for text, of_text in enumerate(labels):
+        for label in of_text:
+            if label not in names:
+                raise unknown_label(
+                    data.place(text),
+                    label,
+                    known,
+                    remedy="remove the text, or add training texts with it",
+                )

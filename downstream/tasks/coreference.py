@@ -177,6 +177,11 @@ class CorefTask:
             score_clusters(targets.documents, predicted), score_chains(targets.documents, predicted)
         )
 
+    def num_mentions(self, split: str, longer_than: int = 0) -> int:
+        """Return the number of true mentions of a split with more words than `longer_than`."""
+        mentions = (m for clusters in self.clusters(split) for cluster in clusters for m in cluster)
+        return sum(last - first + 1 > longer_than for first, last in mentions)
+
     def num_seen(self, split: str) -> int:
         """Return the number of documents of a split that also occur in the training split."""
         seen = {document.sentences for document in self.documents("train")}

@@ -19,7 +19,7 @@ from downstream.settings.pairs import PairSettings
 from downstream.tasks.classification import class_names
 from downstream.tasks.labels import unknown_label
 from downstream.tasks.scores import Scores, score
-from downstream.tasks.splits import SPLITS, paths_of
+from downstream.tasks.splits import SPLITS, keeps_classes, members_of, paths_of
 from downstream.tasks.text_task import Split
 from downstream.texts.labelled import Ids
 from downstream.texts.pairs import LabelledPairs, PairColumns, read_labelled_pairs
@@ -155,19 +155,18 @@ def split_pairs(first: Ids, labels: Ids, share: float, seed: int) -> tuple[Ids, 
     Pairs with the same first text are in the same part, and every class keeps a training pair. The
     first texts for validation are drawn with the seed until they have `share` of the pairs.
     """
-    order = np.argsort(first, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(first[order])) + 1)
+    groups = members_of(first)
     shuffled = [groups[i] for i in np.random.default_rng(seed).permutation(len(groups))]
     left = Counter(labels.tolist())
     wanted = round(share * len(labels))
     chosen: list[Ids] = []
     for group in shuffled:
-        if len(group) <= wanted and _keeps_classes(labels[group], left):
+        if len(group) <= wanted and keeps_classes(labels[group], left):
             left -= Counter(labels[group].tolist())
             chosen.append(group)
             wanted -= len(group)
     if not chosen:  # every first text has more pairs than wanted, or all pairs of a class
-        usable = [group for group in shuffled if _keeps_classes(labels[group], left)]
+        usable = [group for group in shuffled if keeps_classes(labels[group], left)]
         if not usable:
             raise CorpusError(
                 "no first text can be used for validation, because each has all pairs of some "
@@ -176,8 +175,3 @@ def split_pairs(first: Ids, labels: Ids, share: float, seed: int) -> tuple[Ids, 
         chosen.append(min(usable, key=len))
     validation = np.sort(np.concatenate(chosen))
     return np.setdiff1d(np.arange(len(labels)), validation), validation
-
-
-def _keeps_classes(labels: Ids, left: Counter[int]) -> bool:
-    """Return whether every class still has a training pair without pairs with these labels."""
-    return all(left[label] > count for label, count in Counter(labels.tolist()).items())

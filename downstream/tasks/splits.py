@@ -1,8 +1,17 @@
-"""The names of the splits of a task, their files, and the part that is used for validation."""
+"""The names of the splits of a task, their files, and the part that is used for validation.
+
+Examples that share a text form a group, which is never divided between training and validation.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from typing import Protocol
+
+import numpy as np
+
+from downstream.texts.labelled import Ids
 
 SPLITS = ("train", "validation", "test")
 
@@ -32,3 +41,24 @@ def first_for_validation(num_texts: int, share: float) -> int:
     There must be at least two texts. Each part has at least one.
     """
     return num_texts - min(num_texts - 1, max(1, round(share * num_texts)))
+
+
+def groups_of(texts: Iterable[Hashable]) -> Ids:
+    """Return the number of the group of each text; equal texts are in the same group."""
+    numbers: dict[Hashable, int] = {}
+    groups = [numbers.setdefault(text, len(numbers)) for text in texts]
+    return np.array(groups, dtype=np.int64)
+
+
+def members_of(groups: Ids) -> list[Ids]:
+    """Return the indices of the examples of each group, in the order of the groups."""
+    order = np.argsort(groups, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+
+
+def keeps_classes(labels: Ids, left: Counter[int]) -> bool:
+    """Return whether every class keeps a training example without examples with these labels.
+
+    `left` has the number of examples of each class that are left for training.
+    """
+    return all(left[label] > count for label, count in Counter(labels.tolist()).items())

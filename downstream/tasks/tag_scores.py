@@ -1,16 +1,17 @@
 """Scores of tag sequences: F1 of spans as in seqeval, accuracy of words, and confused labels.
 
-A predicted span is correct if its type, its first and its last word are those of a true span.
+A predicted span is correct if its type, its first and its last word are those of a true span. A
+discontinuous span is correct if all its ranges are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from downstream.tasks.scores import ClassScores
-from downstream.texts.tag_sequences import Span, f1_of, spans_without
+from downstream.texts.tag_sequences import ALL_SPANS, Span, SpanRules, compared_spans, f1_of
 
 Sequences = Sequence[Sequence[str]]
 
@@ -46,9 +47,12 @@ class TagScores:
 
 
 def score_tags(
-    truth: Sequences, predicted: Sequences, is_bio: bool, excluded: Collection[str] = ()
+    truth: Sequences,
+    predicted: Sequences,
+    is_bio: bool,
+    rules: SpanRules = ALL_SPANS,
 ) -> TagScores:
-    """Compare predicted tags with the true ones; spans of excluded types are not counted."""
+    """Compare predicted tags with the true ones."""
     if len(truth) != len(predicted) or not truth:
         raise ValueError(
             f"there are {len(truth)} true sequences and {len(predicted)} predicted ones; their "
@@ -59,7 +63,7 @@ def score_tags(
     num_words = num_right = 0
     for gold, found in zip(truth, predicted, strict=True):
         if is_bio:
-            counts.add(spans_without(gold, excluded), spans_without(found, excluded))
+            counts.add(compared_spans(gold, rules), compared_spans(found, rules))
         else:
             counts.add(_words(gold), _words(found))
         wrong = [(a, b) for a, b in zip(gold, found, strict=True) if a != b]

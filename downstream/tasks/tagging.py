@@ -1,13 +1,14 @@
 """Tasks that tag sentences: named entities, chunks, parts of speech, and semantic roles.
 
-The labels are those of the training file alone. The validation split, if it has no file, is the
-last part of the training sentences, so that all examples of a sentence are in the same split.
+The labels are those of the training split alone. The validation split, if it has no file, is the
+last part of the different sentences of the training file. All examples of equal sentences are in
+the same split.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from downstream.settings.tagging import SequenceDataSettings, SequenceSettings, 
 from downstream.tasks.labels import unknown_label
 from downstream.tasks.splits import SPLITS, first_for_validation, paths_of
 from downstream.tasks.tag_scores import TagScores, score_tags
-from downstream.texts.tag_sequences import OUTSIDE, bio_labels, type_of
+from downstream.texts.tag_sequences import ALL_SPANS, OUTSIDE, SpanRules, bio_labels, type_of
 from downstream.texts.tagged import TaggedExample, TaggedFile, TagReading, read_tagged
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class TagSplit:
 class TaggingTask:
     """The files of a task by name, its labels, and its splits.
 
-    Spans of the types in `excluded` do not count in scores.
+    `rules` are those of its scores.
     """
 
     files: dict[str, TaggedFile]
@@ -53,7 +54,7 @@ class TaggingTask:
     is_bio: bool
     splits: dict[str, TagSplit]
     has_predicates: bool = False
-    excluded: tuple[str, ...] = ()
+    rules: SpanRules = ALL_SPANS
 
     def words(self, split: str, example: int) -> tuple[str, ...]:
         """Return the words of an example."""
@@ -106,7 +107,7 @@ class TaggingTask:
             **inputs.fields(settings.mix),
             labels=self.labels,
             is_bio=self.is_bio,
-            excluded=self.excluded,
+            excluded=self.rules.excluded,
             has_predicates=self.has_predicates,
             predicate_words=self.predicate_words(),
             head=settings.head,
@@ -115,7 +116,7 @@ class TaggingTask:
     def score(self, targets: TagTargets, predictions: Sequence[TagPrediction]) -> TagScores:
         """Compare the predicted tags with the true ones."""
         predicted = [prediction.tags for prediction in predictions]
-        return score_tags(targets.tags, predicted, self.is_bio, self.excluded)
+        return score_tags(targets.tags, predicted, self.is_bio, self.rules)
 
     def predicate_words(self) -> tuple[str, ...]:
         """Return the words that are predicates in at least half of their training occurrences.
@@ -132,12 +133,12 @@ class TaggingTask:
         total = Counter(word.lower() for i in in_training for word in sentences[i])
         return tuple(sorted(word for word, n in as_predicate.items() if 2 * n >= total[word]))
 
-    def num_seen(self) -> int:
-        """Return the number of test sentences that also occur in the training split."""
-        train, test = self.splits["train"], self.splits["test"]
+    def num_seen(self, split: str) -> int:
+        """Return the number of sentences of a split that also occur in the training split."""
+        train, other = self.splits["train"], self.splits[split]
         seen = {self.files[train.file].sentences[e.sentence] for e in train.examples}
-        places = {example.sentence for example in test.examples}
-        return sum(self.files[test.file].sentences[place] in seen for place in places)
+        places = {example.sentence for example in other.examples}
+        return sum(self.files[other.file].sentences[place] in seen for place in places)
 
 
 def read_tagging(settings: TagSettings) -> TaggingTask:
@@ -155,8 +156,12 @@ def make_tagging(
     """Find the labels and the splits, and reject labels that do not occur in training."""
     train = files["train"]
     splits = {name: TagSplit(name, file.examples) for name, file in files.items()}
+    part = None
     if data.validation is None:
-        splits |= split_off_validation(train, data.validation_share)
+        sentences = _training_sentences(train, data.validation_share)
+        splits |= split_off_validation(train, sentences)
+        count = len({train.sentences[i] for i in sentences})
+        part = f"the first {count:,} different sentences of {train.path}"
     labels = labels_of(splits["train"].examples, is_bio)
     if len(labels) < 2:
         found = labels[0] if labels else "none"
@@ -165,7 +170,10 @@ def make_tagging(
         )
     if data.unknown_labels == "reject":
         for name in ("validation", "test"):
-            _reject_unknown(files[splits[name].file], splits[name].examples, labels)
+            file, examples = files[splits[name].file], splits[name].examples
+            if (unknown := _first_unknown(examples, labels)) is not None:
+                example, i = unknown
+                raise unknown_label(file.place(example, i), example.tags[i], labels, part)
     return TaggingTask(files, labels, is_bio, {name: splits[name] for name in SPLITS})
 
 
@@ -177,29 +185,43 @@ def labels_of(examples: Sequence[TaggedExample], is_bio: bool) -> tuple[str, ...
     return bio_labels(sorted({type_of(tag) for tag in tags if tag != OUTSIDE}))
 
 
-def split_off_validation(file: TaggedFile, share: float) -> dict[str, TagSplit]:
-    """Return the training and validation splits: the last sentences are used for validation."""
-    num_sentences = len(file.sentences)
-    if num_sentences < 2:
-        raise CorpusError(
-            f"{file.path} has one sentence; at least two are needed, one of them for validation"
-        )
-    first = first_for_validation(num_sentences, share)
-    before = tuple(e for e in file.examples if e.sentence < first)
-    after = tuple(e for e in file.examples if e.sentence >= first)
+def split_off_validation(file: TaggedFile, sentences: Collection[int]) -> dict[str, TagSplit]:
+    """Return the training split, which has the given sentences, and the validation split."""
+    before = tuple(e for e in file.examples if e.sentence in sentences)
+    after = tuple(e for e in file.examples if e.sentence not in sentences)
     if not before or not after:
         raise CorpusError(
-            f"{file.path}: the last {num_sentences - first} sentences, which are for validation, "
-            f"have {len(after)} examples, and the others {len(before)}; pass --validation"
+            f"{file.path}: the last {len(file.sentences) - len(sentences)} sentences, which are "
+            f"for validation, have {len(after)} examples, and the others {len(before)}; pass "
+            "--validation"
         )
     return {"train": TagSplit("train", before), "validation": TagSplit("train", after)}
 
 
-def _reject_unknown(
-    file: TaggedFile, examples: Sequence[TaggedExample], labels: tuple[str, ...]
-) -> None:
+def _training_sentences(file: TaggedFile, share: float) -> frozenset[int]:
+    """Return the indices of the sentences that are not used for validation.
+
+    Equal sentences count as one, at the place of the first of them, so that the validation split
+    has no sentence that the training split has too.
+    """
+    places: dict[tuple[str, ...], int] = {}
+    numbers = [places.setdefault(words, len(places)) for words in file.sentences]
+    if len(places) < 2:
+        raise CorpusError(
+            f"{file.path} has one sentence; at least two different ones are needed, one of them "
+            "for validation. Pass --validation"
+        )
+    first = first_for_validation(len(places), share)
+    return frozenset(i for i, number in enumerate(numbers) if number < first)
+
+
+def _first_unknown(
+    examples: Sequence[TaggedExample], labels: tuple[str, ...]
+) -> tuple[TaggedExample, int] | None:
+    """Return the first example with another label, and the place of the label in it."""
     known = set(labels)
     for example in examples:
         for i, tag in enumerate(example.tags):
             if tag not in known:
-                raise unknown_label(file.place(example, i), tag, labels)
+                return example, i
+    return None

@@ -96,7 +96,7 @@ def read_label_set_task(settings: Settings) -> LabelSetTask:
             "the label column"
         )
     rows = {name: _indicators(file, names) for name, file in files.items()}
-    splits = make_splits(rows, np.zeros(len(rows["train"]), dtype=np.int64), settings)
+    splits = make_splits(files, rows, np.zeros(len(rows["train"]), dtype=np.int64), settings)
     if len(splits["train"]) < 2:
         raise CorpusError(
             f"{files['train'].source} has only one text for training; at least two are needed"
@@ -105,7 +105,7 @@ def read_label_set_task(settings: Settings) -> LabelSetTask:
 
 
 def _indicators(data: TargetTexts[tuple[str, ...]], names: tuple[str, ...]) -> Indicators:
-    check_known((name for labels in data.targets for name in labels), names, data.source)
+    check_known(data.targets, names, data)
     places = {name: i for i, name in enumerate(names)}
     result = np.zeros((len(data), len(names)), dtype=np.float32)
     for row, labels in zip(result, data.targets, strict=True):
@@ -118,7 +118,7 @@ def read_number_task(settings: Settings) -> NumberTask:
     columns = text_columns(settings.data)
     files = read_files(settings.data, lambda path: read_numbers(path, columns))
     rows = {name: np.array(file.targets, dtype=np.float32) for name, file in files.items()}
-    splits = make_splits(rows, np.zeros(len(rows["train"]), dtype=np.int64), settings)
+    splits = make_splits(files, rows, np.zeros(len(rows["train"]), dtype=np.int64), settings)
     numbers = splits["train"].labels
     if (numbers == numbers[0]).all():
         raise CorpusError(

@@ -5,7 +5,8 @@ The methods import torch; reading and splitting the texts does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from bilm.errors import ConfigError, CorpusError
 from downstream.settings.sections import BaselineSettings, DataSettings, Settings
-from downstream.tasks.splits import SPLITS, paths_of
+from downstream.tasks.splits import SPLITS, groups_of, keeps_classes, members_of, paths_of
 from downstream.texts.labelled import Ids, TextColumns
 
 if TYPE_CHECKING:
@@ -61,6 +62,11 @@ class TextTask:
         """Return the texts of a split."""
         texts = self.files[self.splits[split].file].texts
         return [texts[i] for i in self.splits[split].places]
+
+    def num_seen(self, split: str) -> int:
+        """Return the number of texts of a split that also occur in the training split."""
+        seen = set(self.texts("train"))
+        return sum(text in seen for text in self.texts(split))
 
     def inputs(self, settings: Settings) -> Inputs:
         """Return the texts of all files."""
@@ -129,9 +135,12 @@ def read_files(data: DataSettings, read: Callable[[str], AnyFile]) -> dict[str, 
 
 
 def make_splits(
-    labels: Mapping[str, Labels], strata: Ids, settings: BaselineSettings
+    files: Mapping[str, TextFile],
+    labels: Mapping[str, Labels],
+    strata: Ids,
+    settings: BaselineSettings,
 ) -> dict[str, Split]:
-    """Return the splits, given the labels of each file.
+    """Return the splits, given the texts and the labels of each file.
 
     Without a validation file, a share of each of the `strata` of the training texts is used.
     """
@@ -139,7 +148,10 @@ def make_splits(
     if settings.data.validation is not None:
         return {split: whole[split] for split in SPLITS}
     share, seed = settings.data.validation_share, settings.train.seed
-    train, validation = split_validation(strata, share, seed)
+    try:
+        train, validation = split_validation(files["train"].texts, strata, share, seed)
+    except CorpusError as e:
+        raise CorpusError(f"{settings.data.train}: {e}") from None
     return {
         "train": whole["train"].subset(train),
         "validation": whole["train"].subset(validation),
@@ -147,23 +159,50 @@ def make_splits(
     }
 
 
-def split_validation(labels: Ids, share: float, seed: int) -> tuple[Ids, Ids]:
+def split_validation(
+    texts: Sequence[Hashable], labels: Ids, share: float, seed: int
+) -> tuple[Ids, Ids]:
     """Return the sorted indices of training and validation texts, `share` of each class.
 
-    The same labels, share and seed give the same split. A class with one text stays in training.
+    Equal texts are in the same part, and every class keeps a training text. The texts for
+    validation are drawn with the seed; if all texts differ, they do not depend on the texts.
     """
     if not 0 < share < 1:
         raise ConfigError(f"the validation share is {share}; it must be between 0 and 1")
     rng = np.random.default_rng(seed)
+    groups = groups_of(texts)
+    members, left = members_of(groups), Counter(labels.tolist())
+    wanted = Counter({x: min(n - 1, max(1, round(share * n))) for x, n in left.items()})
+    is_chosen = np.zeros(len(labels), dtype=bool)
+    for label in sorted(left):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        drawn = [members[group] for group in dict.fromkeys(groups[rows].tolist())]
+        chosen = _fitting([group for group in drawn if not is_chosen[group[0]]], labels, wanted)
+        if not chosen and not is_chosen[rows].any():  # every text occurs more often than wanted
+            usable = [group for group in drawn if keeps_classes(labels[group], left)]
+            chosen = sorted(usable, key=len)[:1]
+        for group in chosen:
+            is_chosen[group] = True
+            left.subtract(labels[group].tolist())
+            wanted.subtract(labels[group].tolist())
+    if not is_chosen.any():
+        raise CorpusError(
+            "no text can be used for validation, because every text is the only one of a class "
+            "(equal texts count as one); add texts, or pass --validation"
+        )
+    return np.flatnonzero(~is_chosen), np.flatnonzero(is_chosen)
+
+
+def _fitting(drawn: Iterable[Ids], labels: Ids, wanted: Counter[int]) -> list[Ids]:
+    """Return the first groups that together have at most the wanted number of each class."""
     chosen = []
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        count = min(len(members) - 1, max(1, round(share * len(members))))
-        chosen.append(rng.permutation(members)[:count])
-    validation = np.sort(np.concatenate(chosen))
-    if not len(validation):
-        raise CorpusError("every class has only one text, so none can be used for validation")
-    return np.setdiff1d(np.arange(len(labels)), validation), validation
+    left = wanted.copy()
+    for group in drawn:
+        counts = Counter(labels[group].tolist())
+        if all(left[label] >= count for label, count in counts.items()):
+            chosen.append(group)
+            left.subtract(counts)
+    return chosen
 
 
 def sorted_names(names: Iterable[str]) -> tuple[str, ...]:

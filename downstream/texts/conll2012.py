@@ -77,7 +77,8 @@ class _Document:
         cells = line.split()
         if len(cells) < MIN_COLUMNS:
             raise CorpusError(
-                f"{place} has {len(cells)} columns; CoNLL-2012 has at least {MIN_COLUMNS}"
+                f"{place} has {len(cells)} column{'s' * (len(cells) > 1)}; "
+                f"CoNLL-2012 has at least {MIN_COLUMNS}"
             )
         index = len(self._speakers)
         self._words.append(cells[3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,10 @@ from bilm.text.lines import LineReader
 
 COLUMNS = {"upos": 3, "xpos": 4}
 
-_NUM_COLUMNS = 10
+NAMES = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+
+_WORD_ID = re.compile(r"[1-9][0-9]*")
+_SKIPPED_ID = re.compile(r"[1-9][0-9]*-[1-9][0-9]*|[0-9]+\.[1-9][0-9]*")
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ def read_conllu(path: Path | str, column: str = "upos") -> Iterator[TaggedSenten
     """Yield the sentences of a file; `column` is "upos" or "xpos".
 
     Ranges such as `1-2` (a written word that consists of several syntactic words) and empty nodes
-    such as `1.1` are skipped, so that every word has exactly one tag.
+    such as `1.1` are skipped, so that every word has exactly one tag. Other ids, empty words and
+    empty tags are errors.
     """
     path = Path(path)
     words: list[str] = []
@@ -41,16 +46,34 @@ def read_conllu(path: Path | str, column: str = "upos") -> Iterator[TaggedSenten
             continue
         if line.startswith("#"):
             continue
-        cells = line.rstrip("\r").split("\t")
-        if len(cells) != _NUM_COLUMNS:
-            raise CorpusError(
-                f"{path}, line {number} has {len(cells)} columns; CoNLL-U has {_NUM_COLUMNS}, "
-                "separated by tabs"
-            )
-        if not cells[0].isdecimal():
+        cells = _cells(line, f"{path}, line {number}", column)
+        if cells is None:
             continue
-        words.append(cells[1])
-        tags.append(cells[COLUMNS[column]])
+        word, tag = cells
+        words.append(word)
+        tags.append(tag)
         lines.append(number)
     if words:
         yield TaggedSentence(tuple(words), tuple(tags), tuple(lines))
+
+
+def _cells(line: str, place: str, column: str) -> tuple[str, str] | None:
+    """Return the word and the tag of a line; None for a range or an empty node."""
+    cells = line.rstrip("\r").split("\t")
+    if len(cells) != len(NAMES):
+        raise CorpusError(
+            f"{place} has {len(cells)} column{'s' * (len(cells) > 1)} separated by tabs; CoNLL-U "
+            f"has {len(NAMES)}: {', '.join(NAMES)}"
+        )
+    if _SKIPPED_ID.fullmatch(cells[0]):
+        return None
+    if not _WORD_ID.fullmatch(cells[0]):
+        raise CorpusError(
+            f"{place} has the id {cells[0]!r:.60}; expected a number such as 1, a range such as "
+            "1-2, or an empty node such as 1.1. Correct the first column"
+        )
+    word, tag = cells[1], cells[COLUMNS[column]]
+    for name, cell in (("FORM", word), (column.upper(), tag)):
+        if not cell.strip():
+            raise CorpusError(f"{place}: the column {name} is empty; add its value")
+    return word, tag

@@ -12,7 +12,7 @@ Cost: one pass over the file; the documents are kept in memory. Does not import 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -80,16 +80,36 @@ def read_documents(path: Path | str, file_format: DocumentFormat | None = None) 
         file_format = "conll" if name.endswith(_CONLL_SUFFIXES) else "jsonl"
     documents = tuple(_conll(path) if file_format == "conll" else _json_lines(path))
     if not documents:
-        raise CorpusError(f"{path} has no documents; expected one JSON object per line")
-    return DocumentFile(str(path), documents)
+        expected = "one JSON object per line"
+        if file_format == "conll":
+            expected = "`#begin document (NAME); part 000`"
+        raise CorpusError(f"{path} has no documents; expected {expected}")
+    file = DocumentFile(str(path), documents)
+    _check_names(file)
+    return file
 
 
-def checked_clusters(clusters: Iterable[Iterable[tuple[Any, Any]]], num_words: int) -> Clusters:
+def _check_names(file: DocumentFile) -> None:
+    """Reject two documents with the same name; in CoNLL-2012, the part belongs to the name."""
+    lines: dict[str, int] = {}
+    for document in file.documents:
+        line = lines.setdefault(document.name, document.line)
+        if line != document.line:
+            raise CorpusError(
+                f"{file.place(document)}: the document has the name {document.name!r:.80}, and so "
+                f"has that of line {line}; give each document a name of its own"
+            )
+
+
+def checked_clusters(
+    clusters: Iterable[Iterable[tuple[Any, Any]]], sentences: Sentences
+) -> Clusters:
     """Return the clusters as mentions; raise ValueError for the first rule that one breaks."""
+    sentence_of = [i for i, words in enumerate(sentences) for _ in words]
     owners: dict[Mention, int] = {}
     result = []
     for i, cluster in enumerate(clusters):
-        mentions = [_checked_mention(first, last, num_words) for first, last in cluster]
+        mentions = [_checked_mention(first, last, sentence_of) for first, last in cluster]
         if not mentions:
             raise ValueError(f"cluster {i} has no mentions; remove it")
         for mention in mentions:
@@ -106,7 +126,8 @@ def checked_clusters(clusters: Iterable[Iterable[tuple[Any, Any]]], num_words: i
     return sorted_clusters(result)
 
 
-def _checked_mention(first: Any, last: Any, num_words: int) -> Mention:
+def _checked_mention(first: Any, last: Any, sentence_of: Sequence[int]) -> Mention:
+    num_words = len(sentence_of)
     for value in (first, last):
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(
@@ -123,6 +144,12 @@ def _checked_mention(first: Any, last: Any, num_words: int) -> Mention:
             f"the mention [{first}, {last}] is outside the document, which has {num_words} words "
             f"with the indices 0 to {num_words - 1}"
         )
+    if sentence_of[first] != sentence_of[last]:
+        raise ValueError(
+            f"the mention [{first}, {last}] starts in the sentence {sentence_of[first]} and ends "
+            f"in the sentence {sentence_of[last]}; a mention is inside a sentence. Correct it, or "
+            "join the sentences"
+        )
     return Mention(first, last)
 
 
@@ -137,7 +164,6 @@ def _json_lines(path: Path) -> Iterable[Document]:
 def _document(
     record: dict[str, Any], sentences: Sentences, clusters: Any, number: int, place: str
 ) -> Document:
-    num_words = sum(map(len, sentences))
     if not isinstance(clusters, list) or not all(isinstance(c, list) for c in clusters):
         raise CorpusError(f"{place}: clusters is {clusters!r:.60}; expected a list of lists")
     for mention in itertools.chain.from_iterable(clusters):
@@ -146,7 +172,7 @@ def _document(
                 f"{place}: a mention is {mention!r:.60}; expected [first word, last word]"
             )
     try:
-        checked = checked_clusters(clusters, num_words)
+        checked = checked_clusters(clusters, sentences)
     except ValueError as e:
         raise CorpusError(f"{place}: {e}") from None
     name = record.get("doc", record.get("doc_key", f"line {number}"))
@@ -190,7 +216,7 @@ def _conll(path: Path) -> Iterable[Document]:
     for found in read_conll2012(path):
         place = f"{path}, line {found.line}"
         try:
-            clusters = checked_clusters(found.clusters.values(), sum(map(len, found.sentences)))
+            clusters = checked_clusters(found.clusters.values(), found.sentences)
         except ValueError as e:
             raise CorpusError(f"{place}: {e}") from None
         genre = found.name.split("/")[0] if "/" in found.name else None

@@ -31,13 +31,32 @@ Ids = npt.NDArray[np.int64]
 AnyTarget = TypeVar("AnyTarget", covariant=True)
 
 
+class Placed:
+    """The base class of examples that were read from a file; subclasses are dataclasses.
+
+    `numbers` has the number of the line or record of each example; without it, they are on
+    successive lines.
+    """
+
+    source: str
+    numbers: tuple[int, ...]
+    format: Format
+
+    def place(self, example: int) -> str:
+        """Return the file and line of an example, for error messages."""
+        number = self.numbers[example] if self.numbers else example + 1
+        return place_of(Path(self.source), self.format, number)
+
+
 @dataclass(frozen=True)
-class TargetTexts(Generic[AnyTarget]):
+class TargetTexts(Placed, Generic[AnyTarget]):
     """Texts and their targets, such as numbers, in the order of the file."""
 
     texts: tuple[str, ...]
     targets: tuple[AnyTarget, ...]
     source: str
+    numbers: tuple[int, ...] = ()
+    format: Format = "text"
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -54,12 +73,14 @@ class TextColumns:
 
 
 @dataclass(frozen=True)
-class LabelledTexts:
+class LabelledTexts(Placed):
     """Texts and their labels, in the order of the file."""
 
     texts: tuple[str, ...]
     labels: tuple[str, ...]
     source: str = "the texts"
+    numbers: tuple[int, ...] = ()
+    format: Format = "text"
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -82,10 +103,27 @@ class _Columns:
 
 
 @dataclass(frozen=True)
-class _Row:
+class TextRow:
+    """A row of a file: its number and place, its label as in the file, and its cells with text.
+
+    A cell is a text, or a list of words. Without labels, `label` is None.
+    """
+
+    number: int  # of the line or record
     place: str  # for error messages
-    label: Any  # as in the file; None without labels
-    text: str
+    label: Any
+    cells: tuple[str | tuple[str, ...], ...]
+
+    @property
+    def joined(self) -> str:
+        """The cells, joined by spaces."""
+        return " ".join(cell if isinstance(cell, str) else " ".join(cell) for cell in self.cells)
+
+    @property
+    def text(self) -> str:
+        """The cells without white space at their ends, joined by spaces."""
+        cells = (cell if isinstance(cell, str) else " ".join(cell) for cell in self.cells)
+        return " ".join(cell.strip() for cell in cells)
 
 
 def digest_of(texts: Sequence[str] | Sequence[Sequence[str]]) -> str:
@@ -127,7 +165,7 @@ def read_labelled(
     """
     columns = TextColumns(label_column, text_columns, file_format, header)
     data = read_targets(path, columns, label_of)
-    return LabelledTexts(data.texts, data.targets, data.source)
+    return LabelledTexts(data.texts, data.targets, data.source, data.numbers, data.format)
 
 
 def read_targets(
@@ -139,13 +177,15 @@ def read_targets(
     """
     path = Path(path)
     names = _Columns(tuple(columns.text_columns), columns.label_column)
-    texts, targets = [], []
-    for row in _rows(path, names, columns.file_format, columns.header):
+    kind = _format_of(path, columns.file_format)
+    texts, targets, numbers = [], [], []
+    for row in _rows(path, names, kind, columns.header):
         texts.append(row.text)
         targets.append(parse(row.label, row.place))
+        numbers.append(row.number)
     if not texts:
         raise CorpusError(f"{path} has no rows; expected labelled texts")
-    return TargetTexts(tuple(texts), tuple(targets), str(path))
+    return TargetTexts(tuple(texts), tuple(targets), str(path), tuple(numbers), kind)
 
 
 def read_texts(
@@ -156,52 +196,60 @@ def read_texts(
     header: bool | None = None,
 ) -> tuple[str, ...]:
     """Read texts without labels, as `read_labelled` does; a line of a .txt file is a text."""
-    path = Path(path)
-    rows = list(_rows(path, _Columns(tuple(text_columns), None), file_format, header))
-    if not rows:
+    columns = TextColumns("", text_columns, file_format, header)
+    texts = tuple(row.text for row in text_rows(path, columns))
+    if not texts:
         raise CorpusError(f"{path} has no rows; expected texts")
-    return tuple(row.text for row in rows)
+    return texts
 
 
-def _rows(
-    path: Path, columns: _Columns, file_format: Format | None, header: bool | None
-) -> Iterator[_Row]:
-    """Yield the rows of `path`, each with a text that is not empty."""
+def text_rows(path: Path | str, columns: TextColumns) -> Iterator[TextRow]:
+    """Yield the rows of a file without labels; each has a text that is not empty."""
+    names = _Columns(tuple(columns.text_columns), None)
+    return _rows(Path(path), names, _format_of(Path(path), columns.file_format), columns.header)
+
+
+def _format_of(path: Path, file_format: Format | None) -> Format:
     open_regular(path, CorpusError).close()  # report a missing file before an unknown extension
-    kind = format_of(path) if file_format is None else file_format
+    return format_of(path) if file_format is None else file_format
+
+
+def _rows(path: Path, columns: _Columns, kind: Format, header: bool | None) -> Iterator[TextRow]:
+    """Yield the rows of `path`, each with a text that is not empty."""
     reader = LineReader(path)
     if kind == "text":
         rows = _plain_rows(reader, columns.label is not None)
     else:
         rows = _column_rows(reader, kind, columns, header)
     for row in rows:
-        if not row.text:
+        if not row.cells:
             where = "the line" if kind == "text" else "columns " + " and ".join(columns.texts)
             raise CorpusError(f"{row.place}: the text is empty ({where}); remove the row")
         yield row
 
 
-def _plain_rows(reader: LineReader, labelled: bool) -> Iterator[_Row]:
+def _plain_rows(reader: LineReader, labelled: bool) -> Iterator[TextRow]:
     for number, line in numbered_lines(reader):
         place = place_of(reader.path, "text", number)
         if not labelled:
-            yield _Row(place, None, line.strip())
+            yield TextRow(number, place, None, (line,))
             continue
         label, *rest = line.split(maxsplit=1)
-        yield _Row(place, label, rest[0].strip() if rest else "")
+        yield TextRow(number, place, label, tuple(rest))
 
 
 def _column_rows(
     reader: LineReader, kind: Format, columns: _Columns, header: bool | None
-) -> Iterator[_Row]:
+) -> Iterator[TextRow]:
     for number, values in read_rows(reader, kind, columns.names, header):
         place = place_of(reader.path, kind, number)
-        parts = [
-            text_of(value, f"{place}: the field {name!r}")
-            for name, value in zip(columns.texts, values, strict=False)
-        ]
+        cells: list[str | tuple[str, ...]] = []
+        for name, value in zip(columns.texts, values, strict=False):
+            text = text_of(value, f"{place}: the field {name!r}")
+            if text.strip():
+                cells.append(tuple(value) if isinstance(value, list) else text)
         label = None if columns.label is None else values[-1]
-        yield _Row(place, label, " ".join(part.strip() for part in parts if part.strip()))
+        yield TextRow(number, place, label, tuple(cells))
 
 
 def text_of(value: Any, what: str) -> str:

@@ -20,7 +20,7 @@ from bilm.files.reading import open_regular
 from bilm.text.lines import LineReader
 from bilm.text.records import place_of, read_rows
 from bilm.text.tables import Format, format_of, json_fields
-from downstream.texts.labelled import Ids, label_of, text_of
+from downstream.texts.labelled import Ids, Placed, label_of, text_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class TextPairs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LabelledPairs:
+class LabelledPairs(Placed):
     """The pairs of a file, their labels, and the number of the line or record of each pair."""
 
     pairs: TextPairs
@@ -65,10 +65,6 @@ class LabelledPairs:
 
     def __len__(self) -> int:
         return len(self.labels)
-
-    def place(self, pair: int) -> str:
-        """Return the file and line of a pair, for error messages."""
-        return place_of(Path(self.source), self.format, self.numbers[pair])
 
     def both(self, pair: int) -> tuple[str, str]:
         """Return the two texts of a pair."""

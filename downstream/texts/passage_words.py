@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bilm.errors import CorpusError
-from downstream.texts.offsets import Range, word_ranges
+from downstream.texts.offsets import Range, covering_ranges, range_of_words
 from downstream.texts.passages import PassageFile, Reference
 
 Split = Callable[[str], list[str]]  # a text into words
@@ -48,6 +48,11 @@ class PassageWords:
     ranges: tuple[Range, ...]
     sentence_lengths: tuple[int, ...]
 
+    @classmethod
+    def of(cls, text: str, words: Sequence[str], ranges: Sequence[Range]) -> PassageWords:
+        """Divide the words of a text into sentences."""
+        return cls(text, tuple(words), tuple(ranges), tuple(_sentence_lengths(words, ranges)))
+
     def sentences(self) -> list[tuple[str, ...]]:
         """Return the sentences as words."""
         result, start = [], 0
@@ -57,8 +62,16 @@ class PassageWords:
         return result
 
     def range_of(self, span: WordSpan) -> Range:
-        """Return the range of characters of a span of words."""
-        return Range(self.ranges[span.start].start, self.ranges[span.end].end)
+        """Return the range of characters of a span of words, without white space at its ends.
+
+        If no word of the span has a range, it is that of the nearest words that have one.
+        """
+        first, last = span
+        while True:
+            found = range_of_words(self.text, self.ranges[first : last + 1])
+            if found.start < found.end or (first == 0 and last + 1 == len(self.ranges)):
+                return found
+            first, last = max(0, first - 1), min(last + 1, len(self.ranges) - 1)
 
     def text_of(self, span: WordSpan) -> str:
         """Return the text of a span of words."""
@@ -125,39 +138,7 @@ def tokenize_passage(text: str, split: Split, what: str) -> PassageWords:
     words = split(text)
     if not words:
         raise CorpusError(f"{what} {text[:60]!r} has no words; remove it")
-    ranges = covering_ranges(text, words)
-    return PassageWords(text, tuple(words), tuple(ranges), tuple(_sentence_lengths(words, ranges)))
-
-
-def covering_ranges(text: str, words: Sequence[str]) -> list[Range]:
-    """Return the range of each word; words that are not in the text share the text between others.
-
-    A tokenizer that normalizes characters returns such words. Only a word without a counterpart,
-    such as the mark of a space, has an empty range.
-    """
-    ranges = word_ranges(text, words)
-    start, previous_end = 0, 0
-    while start < len(ranges):
-        stop = start
-        while stop < len(ranges) and ranges[stop].start == ranges[stop].end:
-            stop += 1
-        if stop > start:
-            next_start = ranges[stop].start if stop < len(ranges) else len(text)
-            gap = _stripped(text, previous_end, next_start)
-            ranges[start:stop] = [gap] * (stop - start)
-        if stop < len(ranges):
-            previous_end = ranges[stop].end
-        start = stop + 1
-    return ranges
-
-
-def _stripped(text: str, start: int, end: int) -> Range:
-    """Return the range without white space at its ends."""
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return Range(start, end)
+    return PassageWords.of(text, words, covering_ranges(text, words))
 
 
 def _sentence_lengths(words: Sequence[str], ranges: Sequence[Range]) -> list[int]:

@@ -1,8 +1,10 @@
 """Semantic roles from JSON lines: one sentence per line, with its predicates.
 
 An object has `tokens`, a list of words, and `predicates`, a list of objects with `index`, the place
-of the predicate, and `tags`, one BIO tag per word, in which the predicate itself has the type V.
-Other keys are ignored. Every error names the file and the line.
+of the predicate, and `tags`, one BIO tag per word. The only span of type V starts at the predicate;
+it may have several words, and its other parts may have the type C-V. A predicate that is listed
+twice with the same tags gives two equal examples. Other keys are ignored. Every error names the
+file and the line.
 
 Cost: one pass over the file. Does not import torch.
 """
@@ -21,6 +23,8 @@ from downstream.texts.tag_sequences import find_bad_tag
 from downstream.texts.tagged import TaggedExample, TaggedFile
 
 PREDICATE_TYPE = "V"
+
+_PREDICATE_TAG = f"B-{PREDICATE_TYPE}"
 
 
 def read_roles(path: Path | str) -> TaggedFile:
@@ -48,6 +52,7 @@ def _predicates(
     """Yield the index and the tags of each predicate."""
     if not isinstance(value, list):
         raise CorpusError(f"{place}: predicates is {value!r:.60}; expected a list")
+    known: dict[int, list[str]] = {}
     for item in value:
         index = item.get("index") if isinstance(item, dict) else None
         index = checked_index(index, len(words), f"{place}: the index of a predicate")
@@ -59,7 +64,26 @@ def _predicates(
                 f"{place}: the predicate at {index} has {len(tags)} tags, but there are "
                 f"{len(words)} words; there must be one tag per word"
             )
-        bad = find_bad_tag(tags, "bio")
-        if bad is not None:
-            raise CorpusError(f"{place}: the predicate at {index}: {bad.reason}")
+        what = f"{place}: the predicate at {index}"
+        _check_tags(tags, index, what)
+        if known.setdefault(index, tags) != tags:
+            raise CorpusError(f"{what} occurs twice, with different tags; remove one of the two")
         yield index, tuple(tags)
+
+
+def _check_tags(tags: list[str], index: int, what: str) -> None:
+    """Reject tags that are not BIO, and a V anywhere but at the predicate."""
+    bad = find_bad_tag(tags, "bio")
+    if bad is not None:
+        raise CorpusError(f"{what}: {bad.reason}. Correct it")
+    if tags[index] != _PREDICATE_TAG:
+        raise CorpusError(
+            f"{what} has the tag {tags[index]!r:.60}; it must be {_PREDICATE_TAG}. Correct the "
+            "index or the tags"
+        )
+    for i, tag in enumerate(tags):
+        if tag == _PREDICATE_TAG and i != index:
+            raise CorpusError(
+                f"{what}: the word {i} has the tag {_PREDICATE_TAG} too; only the predicate has "
+                f"it. Correct the tag; other parts of a predicate have the type C-{PREDICATE_TYPE}"
+            )

@@ -8,7 +8,7 @@ span.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 Scheme = Literal["bio", "iob1", "plain"]
@@ -17,18 +17,40 @@ OUTSIDE = "O"
 
 
 class Span(NamedTuple):
-    """A typed range of words; `end` is exclusive."""
+    """A typed range of words; `end` is exclusive.
+
+    A discontinuous span has further ranges in `rest`, from left to right.
+    """
 
     type: str
     start: int
     end: int
+    rest: tuple[tuple[int, int], ...] = ()
+
+
+class SpanRules(NamedTuple):
+    """Which spans are compared in scores.
+
+    Spans of the types in `excluded` are left out. With `joins_continuations`, a span of type C-X is
+    a further range of the last span of type X before it, as in the CoNLL evaluation of semantic
+    roles; without such a span, it is a span of type X.
+    """
+
+    excluded: tuple[str, ...] = ()
+    joins_continuations: bool = False
+
+
+ALL_SPANS = SpanRules()
+
+_CONTINUATION = "C-"
 
 
 class BadTag(NamedTuple):
-    """A tag that breaks a rule: its place in the sequence, and the rule."""
+    """A tag that breaks a rule: its place in the sequence, the rule, and what to do in `tag`."""
 
     place: int
     reason: str
+    remedy: str
 
 
 def type_of(tag: str) -> str:
@@ -50,18 +72,14 @@ def find_bad_tag(tags: Sequence[str], scheme: Scheme) -> BadTag | None:
     previous = None
     for i, tag in enumerate(tags):
         if tag != OUTSIDE and not (tag[:2] in ("B-", "I-") and type_of(tag)):
-            reason = (
-                f"the tag {tag!r:.60} is not O, B-TYPE or I-TYPE; check --tag-column, or pass "
-                "--scheme plain for tags without spans"
-            )
-            return BadTag(i, reason)
+            reason = f"the tag {tag!r:.60} is not O, B-TYPE or I-TYPE"
+            remedy = "Check --tag-column, or pass --scheme plain for tags without spans"
+            return BadTag(i, reason, remedy)
         if scheme == "bio" and not may_follow(previous, tag):
             before = "starts the sentence" if previous is None else f"follows {previous!r}"
-            reason = (
-                f"the tag {tag!r} {before}; in BIO it must follow B-{type_of(tag)} or {tag}. "
-                "Correct it, or pass --scheme iob1 if the file is in IOB1"
-            )
-            return BadTag(i, reason)
+            reason = f"the tag {tag!r} {before}; in BIO it must follow B-{type_of(tag)} or {tag}"
+            remedy = "Correct it, or pass --scheme iob1 if the file is in IOB1"
+            return BadTag(i, reason, remedy)
         previous = tag
     return None
 
@@ -96,21 +114,44 @@ def f1_of(num_correct: int, num_predicted: int, num_true: int) -> float:
     return 2 * num_correct / (num_predicted + num_true) if num_correct else 0.0
 
 
-def spans_without(tags: Sequence[str], excluded: Collection[str]) -> set[Span]:
-    """Return the spans of a sequence, without those of excluded types."""
-    return {span for span in spans_of(tags) if span.type not in excluded}
+def compared_spans(tags: Sequence[str], rules: SpanRules) -> set[Span]:
+    """Return the spans of a sequence that are compared in scores."""
+    spans: Iterable[Span] = spans_of(tags)
+    if rules.joins_continuations:
+        spans = joined_continuations(spans)
+    return {span for span in spans if span.type not in rules.excluded}
+
+
+def joined_continuations(spans: Iterable[Span]) -> list[Span]:
+    """Join spans of type C-X with the span of type X that they continue."""
+    result: list[Span] = []
+    last: dict[str, int] = {}  # the place in `result` of the last span of each type
+    for span in spans:
+        kind = span.type.removeprefix(_CONTINUATION)
+        if kind != span.type and kind in last:
+            begun = result[last[kind]]
+            result[last[kind]] = begun._replace(rest=(*begun.rest, (span.start, span.end)))
+        else:
+            last[kind] = len(result)
+            result.append(span._replace(type=kind))
+    return result
+
+
+def ranges_of(span: Span) -> list[Span]:
+    """Return the ranges of a span as spans of their own; those after the first have type C-X."""
+    further = (Span(f"{_CONTINUATION}{span.type}", start, end) for start, end in span.rest)
+    return [span._replace(rest=()), *further]
 
 
 def span_f1(
     truth: Sequence[Sequence[str]],
     predicted: Sequence[Sequence[str]],
-    excluded: Collection[str] = (),
+    rules: SpanRules = ALL_SPANS,
 ) -> float:
-    """Return the micro F1 of the spans of all sequences; excluded types are not counted."""
+    """Return the micro F1 of the spans of all sequences."""
     num_correct = num_predicted = num_true = 0
     for gold, found in zip(truth, predicted, strict=True):
-        gold_spans = spans_without(gold, excluded)
-        found_spans = spans_without(found, excluded)
+        gold_spans, found_spans = compared_spans(gold, rules), compared_spans(found, rules)
         num_correct += len(gold_spans & found_spans)
         num_predicted += len(found_spans)
         num_true += len(gold_spans)

@@ -17,7 +17,7 @@ from typing import Literal
 
 from bilm.errors import ConfigError, CorpusError
 from bilm.text.lines import LineReader
-from downstream.texts.conllu import COLUMNS, TaggedSentence, read_conllu
+from downstream.texts.conllu import COLUMNS, NAMES, TaggedSentence, read_conllu
 from downstream.texts.tag_sequences import Scheme, bio_from_iob1, find_bad_tag
 
 TagFormat = Literal["columns", "conllu"]
@@ -78,17 +78,22 @@ def read_tagged(path: Path | str, reading: TagReading) -> TaggedFile:
     """Read a file of tagged sentences; IOB1 is converted to BIO2."""
     path = Path(path)
     scheme = reading.scheme_of(path)
-    read = _conllu if reading.format_of(path) == "conllu" else _columns
+    is_conllu = reading.format_of(path) == "conllu"
+    read = _conllu if is_conllu else _columns
     words, examples = [], []
     for i, sentence in enumerate(read(path, reading)):
         bad = find_bad_tag(sentence.tags, scheme)
         if bad is not None:
-            raise CorpusError(f"{path}, line {sentence.lines[bad.place]}: {bad.reason}")
+            place = f"{path}, line {sentence.lines[bad.place]}"
+            raise CorpusError(f"{place}: {bad.reason}. {bad.remedy}")
         tags = bio_from_iob1(sentence.tags) if scheme == "iob1" else sentence.tags
         words.append(sentence.words)
         examples.append(TaggedExample(i, tags, sentence.lines))
     if not words:
-        raise CorpusError(f"{path} has no sentences; expected one word per line")
+        columns = f" in {len(NAMES)} columns separated by tabs: {', '.join(NAMES)}"
+        raise CorpusError(
+            f"{path} has no sentences; expected one word per line{columns if is_conllu else ''}"
+        )
     return TaggedFile(str(path), tuple(words), tuple(examples))
 
 
@@ -142,11 +147,7 @@ class _Columns:
             self._tag = self._tag_index(number)
         cells = line.rstrip("\r").split(self._separator)
         if len(cells) != self._num_columns:
-            separator = "tabs" if self._separator else "spaces"
-            raise CorpusError(
-                f"{self._path}, line {number} has {len(cells)} columns separated by {separator}; "
-                f"the first line has {self._num_columns}. Correct the line"
-            )
+            raise self._other_columns(line, len(cells), number)
         word, tag = cells[self._word].strip(), cells[self._tag].strip()
         if not word or not tag:
             raise CorpusError(
@@ -154,6 +155,21 @@ class _Columns:
                 "or remove the line"
             )
         return word, tag
+
+    def _other_columns(self, line: str, count: int, number: int) -> CorpusError:
+        """Return the error about a line with another number of columns than the first one."""
+        place = f"{self._path}, line {number}"
+        separator, other = ("tabs", "spaces") if self._separator else ("spaces", "tabs")
+        has_tabs = "\t" in line
+        if has_tabs != (self._separator == "\t") and len(line.split()) > 1:
+            return CorpusError(
+                f"{place} has columns separated by {other}, but those of the first line are "
+                f"separated by {separator}; use the same separator in all lines"
+            )
+        return CorpusError(
+            f"{place} has {_count(count)} separated by {separator}; the first line has "
+            f"{self._num_columns}. Correct the line"
+        )
 
     def _tag_index(self, number: int) -> int:
         column = self._tag_column or str(self._num_columns)
@@ -164,7 +180,7 @@ class _Columns:
         for flag, value in (("--word-column", self._word + 1), ("--tag-column", int(column))):
             if not 1 <= value <= self._num_columns:
                 raise CorpusError(
-                    f"{self._path}, line {number} has {self._num_columns} columns, but {flag} is "
+                    f"{self._path}, line {number} has {_count(self._num_columns)}, but {flag} is "
                     f"{value}; use a number from 1 to {self._num_columns}"
                 )
         if self._word + 1 == int(column):
@@ -173,3 +189,7 @@ class _Columns:
                 "--word-column or --tag-column"
             )
         return int(column) - 1
+
+
+def _count(num_columns: int) -> str:
+    return "1 column" if num_columns == 1 else f"{num_columns} columns"

@@ -32,6 +32,7 @@ from bilm.pretrained.digests import model_digest
 from bilm.pretrained.locations import locate
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import SENTENCEPIECE_FILE, require_tokenizer
+from downstream.features.store import check_cache
 from downstream.settings.sections import Settings
 from downstream.tasks.text_task import TextTask
 from downstream.training.experiment import check_heads
@@ -65,6 +66,7 @@ class FineTuned:
 
 def finetune(settings: Settings, task: TextTask) -> FineTuned:
     """Train the model of `settings` on the training texts of `task`, unless it is in the cache."""
+    check_cache(settings.cache_dir)
     model = locate(settings.model).name
     source = PretrainedBiLm.open(model)
     if source.model.softmax is None or source.vocabulary is None:

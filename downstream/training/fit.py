@@ -1,8 +1,9 @@
 """Train one head on precomputed representations.
 
 Uses AdamW with a learning rate that decays to 0, and early stopping on the validation score; the
-weights of the best epoch are kept. The same seed gives the same weights, batch order and dropout,
-except that the dropout masks depend on the device.
+weights of the best epoch are kept. An epoch usually uses each example once, and several times if
+all epochs would otherwise have fewer than `min_steps` steps. The same seed gives the same weights,
+batch order and dropout, except that the dropout masks depend on the device.
 
 The head is trained on the device of its weights, in float32. A batch is copied to it once, and
 within an epoch the host does not wait for the device.
@@ -84,13 +85,20 @@ def fit(
     batch_size = settings.batch_size(len(train.source))
     lengths = train.source.lengths
     max_words = None if train.usual_words is None else batch_size * train.usual_words
-    steps = math.ceil(len(train.source) / batch_size)
+    passes = _passes(len(train.source), batch_size, settings)
+    steps = passes * math.ceil(len(train.source) / batch_size)
     step = _stepper(model, settings, steps)
     best: dict[str, Tensor] = {}
     with progress.bar("steps", total=settings.epochs * steps) as bar:
         for epoch in range(1, settings.epochs + 1):
-            whole = _batches(lengths, batch_size, (seed, epoch))
-            batches = (list(_within_words(batch, lengths, max_words)) for batch in whole)
+            whole = (
+                _batches(lengths, batch_size, (seed, number))
+                for number in range((epoch - 1) * passes + 1, epoch * passes + 1)
+            )
+            batches = (
+                list(_within_words(batch, lengths, max_words))
+                for batch in chain.from_iterable(whole)
+            )
             trained = _train_epoch(model, train, batches, step, bar)
             validated = model.evaluate(predict(model, validation), validation.labels)
             history.add(trained, validated)
@@ -107,6 +115,12 @@ def fit(
                 break
     model.load_state_dict(best)
     return history
+
+
+def _passes(num_examples: int, batch_size: int, settings: TrainingPlan) -> int:
+    """Return how often an epoch uses each example, so that all epochs have `min_steps` steps."""
+    steps = settings.epochs * math.ceil(num_examples / batch_size)
+    return max(1, math.ceil(settings.train.min_steps / steps))
 
 
 def fit_new(
@@ -218,7 +232,7 @@ def _train_epoch(
             step(part_losses(parts))
             bar.update()
     loss_sum = sum(n * x for n, x in zip(sizes, torch.stack(losses).tolist(), strict=True))
-    num_texts = len(examples.source)
+    num_texts = sum(sizes)
     return Evaluation(loss_sum / num_texts, float(torch.stack(num_correct).sum()) / num_texts)
 
 

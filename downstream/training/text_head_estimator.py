@@ -39,7 +39,7 @@ class TextHeadEstimator(TextEstimator, HeadEstimator):
         embedder = self._check_reading()
         settings = self._settings(self._seed())
         seed = settings.train.seed
-        parts = self._split(len(texts), lambda share: split_validation(strata, share, seed))
+        parts = self._split(len(texts), lambda share: split_validation(texts, strata, share, seed))
         targets = TargetParts(values, *parts)
         if outputs.target.kind == "regression":
             outputs = replace(outputs, target=number_target(values[targets.train]))

@@ -18,10 +18,10 @@ import torch
 from bilm.distributed.process import configure_process
 from bilm.errors import CheckpointError, run_command
 from bilm.files.writing import write_text
+from downstream.texts.tag_sequences import span_f1
 from experiments.comparison.cache import open_stored
 from experiments.comparison.fitting import Ids, Problem, Split, fit_share
 from experiments.comparison.fractions import SHARES, chosen_share, strata_of
-from experiments.comparison.spans import span_f1
 from experiments.comparison.tasks import SPLITS, TASKS, Example, read_examples
 
 

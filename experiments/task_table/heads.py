@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.stages import Stages
 from experiments.task_table.outcomes import is_recorded, write_record
-from experiments.task_table.plan import COMPARED, SHARES, VARIANTS, TaskPlan
+from experiments.task_table.plan import COMPARED, MIN_STEPS, SHARES, VARIANTS, TaskPlan
 
 VECTORS = "glove/glove.6B.50d.top60k.txt.gz"
 
@@ -98,5 +98,5 @@ class Runner:
         command += ["--model", self.model, "--vectors", str(data / VECTORS)]
         command += ["--seeds", str(heads.seeds), "--cache", str(work / "cache")]
         if heads.share != 1:
-            command += ["--train-share", f"{heads.share:g}"]
+            command += ["--train-share", f"{heads.share:g}", "--min-steps", str(MIN_STEPS)]
         return [*command, "--output", str(work / heads.name), "--overwrite"]

@@ -26,7 +26,7 @@ class HeadResults:
     """The results of one command."""
 
     outcomes: list[dict[str, Any]]
-    command_seconds: float  # of the whole command, with all seeds
+    processor_seconds: float  # of the whole command, with all seeds
     peak_memory_gib: float
 
     def score(self, split: str) -> tuple[float, float]:
@@ -76,6 +76,7 @@ def write_record(path: Path, command: Sequence[str], done: Done, output: Path) -
     tree = {
         "command": list(command),
         "seconds": done.seconds,
+        "processor_seconds": done.processor_seconds,
         "peak_memory_gib": done.peak_memory_gib,
         "outcomes": outcomes,
     }
@@ -95,7 +96,9 @@ def read_record(path: Path) -> HeadResults | None:
     if not path.is_file():
         return None
     tree: dict[str, Any] = read_json(path, CheckpointError)
-    return HeadResults(tree["outcomes"], tree["seconds"], tree["peak_memory_gib"])
+    # A command uses one thread, so without other work its time is the processor time.
+    processor_seconds = tree.get("processor_seconds") or tree["seconds"]
+    return HeadResults(tree["outcomes"], processor_seconds, tree["peak_memory_gib"])
 
 
 def epochs_to_reach(curve: list[float], goal: float) -> int | None:

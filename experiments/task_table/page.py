@@ -116,17 +116,18 @@ def epochs_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
 
 
 def costs_table(measured: Sequence[tuple[TaskPlan, Results]], records: Path) -> str:
-    """Return the time to train a head on one thread, and the time and memory of the commands."""
-    rows = [["task", "baseline", "+ ELMo", "peak memory"]]
+    """Return the time to train a head, and the processor time and memory of the commands."""
+    rows = [["task", "baseline", "+ ELMo", "all commands", "peak memory"]]
+    hours = []
     for plan, results in measured:
-        memory = max(own.peak_memory_gib for own in results.values())
-        seconds = (results[v].seconds() for v in COMPARED)
-        rows.append([plan.title, *(f"{s:.0f} s" for s in seconds), f"{memory:.1f} GiB"])
-    done = [own for heads in all_heads(TASKS) if (own := _results(records, heads)) is not None]
-    hours = sum(own.command_seconds for own in done) / 3600
+        done = [own for heads in all_heads([plan]) if (own := _results(records, heads)) is not None]
+        memory = max(own.peak_memory_gib for own in done)
+        hours.append(sum(own.processor_seconds for own in done) / 3600)
+        seconds = (f"{results[v].seconds():.0f} s" for v in COMPARED)
+        rows.append([plan.title, *seconds, f"{hours[-1]:.2f} h", f"{memory:.1f} GiB"])
     return markdown_table(rows) + (
-        f"\n\nAll {len(done)} commands of this section together took {hours:.1f} hours of one "
-        f"core. Python {platform.python_version()}, torch {version('torch')}, {platform.machine()}."
+        f"\n\nAll commands together took {sum(hours):.1f} hours of processor time. "
+        f"Python {platform.python_version()}, torch {version('torch')}, {platform.machine()}."
     )
 
 

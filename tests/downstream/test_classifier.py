@@ -136,13 +136,16 @@ def test_predict_writes_both_formats(place: Path) -> None:
 
 
 def test_predict_rejects_output_before_it_reads_the_classifier(place: Path) -> None:
-    common = ["--classifier", "nowhere", "--input", str(place / "test.csv"), "--output"]
+    broken = place / "broken"
+    broken.mkdir()
+    (broken / "classifier.json").write_text("{}", "utf-8")
+    common = ["--classifier", str(broken), "--input", str(place / "test.csv"), "--output"]
     (place / "directory.csv").mkdir()
     with pytest.raises(ConfigError, match="a directory; pass a file path"):
         predict([*common, str(place / "directory.csv")])
     with pytest.raises(OutputError, match=r"test\.csv is not a directory"):
         predict([*common, str(place / "test.csv" / "out.csv")])
-    with pytest.raises(BilmError, match=r"cannot read nowhere/classifier\.json"):
+    with pytest.raises(BilmError, match=r"broken/classifier\.json: \d+ errors"):
         predict([*common, str(place / "new.csv")])
 
 

@@ -16,6 +16,8 @@ from tests.downstream.order_task import order_texts, tiny_bilm, write_csv, write
 FILES = {
     "results.json",
     "report.md",
+    "errors.jsonl",
+    "errors.html",
     "model_card.md",
     "confusion.png",
     "curves.png",
@@ -62,6 +64,10 @@ def test_recurrent_head_learns_word_order(place: Path, capsys: pytest.CaptureFix
         assert tree["summary"][mix]["test"]["accuracy"]["mean"] > 0.95
     assert len(tree["outcomes"]) == 4
     assert tree["texts"] == {"train": 270, "validation": 30, "test": 200}
+    assert tree["validation_texts_in_training"] == 0
+    num_seen = tree["test_texts_in_training"]
+    page = (place / "bilstm" / "report.md").read_text("utf-8")
+    assert f"{num_seen:,} test texts and 0 validation texts also occur in the training" in page
     printed = capsys.readouterr().out
     assert "trainable" in printed
     assert "best by validation" in printed
@@ -114,6 +120,27 @@ def test_same_settings_give_the_same_results(place: Path) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+def test_report_lists_texts_with_a_wrong_class(place: Path) -> None:
+    rows = [("down" if label == "up" else "up", text) for label, text in order_texts(40, 5)]
+    path = write_csv(place / "flipped.csv", rows)
+    main(flags(place, "wrong", f"--test={path}", "--epochs=2"))
+    scores = results(place, "wrong")["outcomes"][0]["scores"]["test"]
+    lines = (place / "wrong" / "errors.jsonl").read_text("utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    assert len(records) == round(40 * (1 - scores["accuracy"])) > 0
+    page = (place / "wrong" / "report.md").read_text("utf-8")
+    html = (place / "wrong" / "errors.html").read_text("utf-8")
+    assert html.count("<article>") == len(records)
+    for record in records:
+        number = int(record["place"].removeprefix(f"{path}, line "))
+        assert (record["label"], record["text"]) == rows[number - 2]
+        assert record["predicted"] == ("down" if record["label"] == "up" else "up")
+        assert record["probability"] >= 0.5
+        assert record["text"] in html
+    assert f"{len(records)} texts have a wrong prediction" in page
+    assert f"- {records[0]['text']}  \n  {records[0]['label']}, predicted: " in page
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -142,10 +169,18 @@ def test_rejects_invalid_settings_before_the_bilm_reads(
 @pytest.mark.parametrize(
     ("flag", "rows", "message"),
     [
-        ("--test", [("up", "a b"), ("sideways", "c")], r"has labels .* 'sideways'"),
-        ("--validation", [("up", "a b"), ("sideways", "c")], r"has labels .* 'sideways'"),
+        (
+            "--test",
+            [("up", "a b"), ("sideways", "c")],
+            r"odd\.csv, line 3: the label 'sideways' does",
+        ),
+        (
+            "--validation",
+            [("up", "a b"), ("sideways", "c")],
+            r"odd\.csv, line 3: the label 'sideways' does",
+        ),
         ("--train", [("up", "a b"), ("up", "c")], "only one class"),
-        ("--train", [("up", "a b"), ("down", "c")], "every class has only one text"),
+        ("--train", [("up", "a b"), ("down", "c")], r"odd\.csv: no text can be used for valid"),
         ("--test", [("up", "a b"), ("down", " ")], "line 3: the text is empty"),
         ("--test", [], "has no rows"),
     ],

@@ -71,6 +71,9 @@ def test_learns_clusters_and_writes_the_report(place: Path) -> None:
     page = (place / "report" / "report.md").read_text("utf-8")
     assert "| CEAF-m, without singletons" in page
     assert "missed mentions" in page
+    assert "more than 3 words, which cannot be found (--max-span-words): 0 of 120 train" in page
+    assert tree["mentions"]["test"] == 40
+    assert tree["mentions_too_long"] == {"train": 0, "validation": 0, "test": 0}
 
 
 def test_second_run_does_not_run_the_bilm(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,14 +127,14 @@ def test_needs_no_bilm_without_a_mix(place: Path) -> None:
         ["--mix=trainable", "--elmo-at=output", "--characters", "--no-singletons"],
     ],
 )
-def test_overfits_few_documents(place: Path, more: list[str]) -> None:
-    path = write_documents(place / "few.jsonl", documents(7, 9))  # 21 sentences
+def test_overfits_20_documents(place: Path, more: list[str]) -> None:
+    path = write_documents(place / "few.jsonl", documents(20, 9))
     files = [f"--{name}={path}" for name in ("train", "validation", "test")]
     flags = coref_flags(place, "few", *model(place), *vectors(place), *more, *files, "--overwrite")
     assert main([*flags, "--epochs=40", "--patience=40"]) == 0
     assert scores(place, "few", "train")["all"]["conll"] == 1.0
     tree = results(place, "few")
-    assert tree["test_documents_in_training"] == tree["validation_documents_in_training"] == 7
+    assert tree["test_documents_in_training"] == tree["validation_documents_in_training"] == 20
 
 
 def test_singletons_follow_the_training_file(place: Path, tmp_path: Path) -> None:
@@ -168,6 +171,8 @@ def test_predicts_raw_text_with_offsets(place: Path) -> None:
     assert resolver.predict([]) == []
     with pytest.raises(CorpusError, match="document 2 of 2 has no words"):
         resolver.predict(["a", " "])
+    with pytest.raises(CorpusError, match=r"^a\.txt, line 2 has no words"):
+        resolver.predict(["a", " "], names=["a.txt, line 1", "a.txt, line 2"])
     with pytest.raises(TypeError, match=r"pass \[text\]"):
         resolver.predict("a text")
     with pytest.raises(CorpusError, match="document 1 of 1 is not a list of sentences"):
@@ -214,7 +219,7 @@ def test_long_documents_are_read_in_windows(place: Path, monkeypatch: pytest.Mon
 def test_predict_command_reads_files_and_standard_input(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    texts = ["First sat . First sat", "the cat sat"]
+    texts = ["  First sat . First sat ", "the cat sat"]
     (place / "in.txt").write_text("\n".join(texts) + "\n", "utf-8")
     (place / "in.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts), "utf-8")
     common = ["--head", str(place / "report"), "--input"]
@@ -227,9 +232,15 @@ def test_predict_command_reads_files_and_standard_input(
     predict([*common, "-", "--output", "-"])
     assert capsys.readouterr().out == first
     record = json.loads(first.splitlines()[0])
-    assert [{"start": 0, "end": 5, "text": "First"}, {"start": 12, "end": 17, "text": "First"}] in [
+    assert [{"start": 2, "end": 7, "text": "First"}, {"start": 14, "end": 19, "text": "First"}] in [
         cluster[:2] for cluster in record["clusters"]
     ]
+    (place / "words.jsonl").write_text(json.dumps({"text": texts[0].split()}), "utf-8")
+    predict([*common, str(place / "words.jsonl"), "--output", "-"])
+    of_words = json.loads(capsys.readouterr().out)
+    assert of_words["text"] == texts[0].strip()
+    starts = [[mention["start"] for mention in c] for c in of_words["clusters"]]
+    assert starts == [[mention["start"] - 2 for mention in c] for c in record["clusters"]]
     with pytest.raises(ConfigError, match=r"must end in \.jsonl"):
         predict([*common, "-", "--output", str(place / "out.csv")])
 

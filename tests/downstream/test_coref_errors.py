@@ -69,7 +69,9 @@ def test_rejects_invalid_settings(place: Path, more: list[str], message: str) ->
 
 
 def test_rejects_training_documents_without_clusters(place: Path, tmp_path: Path) -> None:
-    path = write_documents(tmp_path / "none.jsonl", [{**GOOD, "clusters": [[[0, 0]]]}] * 2)
+    path = write_documents(
+        tmp_path / "none.jsonl", [{**GOOD, "doc": doc, "clusters": [[[0, 0]]]} for doc in "ab"]
+    )
     with pytest.raises(CorpusError, match="no training document has a cluster of at least two"):
         main([*coref_flags(place, "no", "--mix=none", "--no-singletons"), f"--train={path}"])
 

@@ -28,6 +28,7 @@ FILES = {
     "mix.png",
     "confusion.png",
     "errors.jsonl",
+    "errors.html",
     "pair_classifier.json",
     "head.safetensors",
 }
@@ -79,8 +80,7 @@ def test_report_lists_errors_with_both_texts(place: Path) -> None:
     records = [json.loads(line) for line in lines]
     assert len(records) == round(40 * (1 - scores["accuracy"])) > 30
     one = records[0]
-    number = int(one["place"].rpartition(" ")[2])
-    assert one["place"] == f"{path}, line {number}"
+    assert one["place"] == f"{path}, line {(number := int(one['place'].rpartition(' ')[2]))}"
     assert (one["first"], one["second"], one["label"]) == flipped[number - 1]
     assert one["predicted"] != one["label"]
     page = (place / "wrong" / "report.md").read_text("utf-8")

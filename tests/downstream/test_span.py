@@ -155,7 +155,8 @@ def test_predict_command_reads_files_and_standard_input(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [
-        '{"context": "the cat First\u2028mat", "qas": [{"id": "7", "question": "the cat First"}]}',
+        '{"context": "  the cat First\u2028mat ", "qas": '
+        '[{"id": "7", "question": "the cat First"}]}',
         '{"context": "a cat second on", "questions": ["second mat", "the cat"]}',
     ]
     (place / "in.jsonl").write_text("\n".join(lines), "utf-8")
@@ -168,7 +169,7 @@ def test_predict_command_reads_files_and_standard_input(
         {"question", "text", "start", "end", "score"},
         {"question", "text", "start", "end", "score"},
     ]
-    assert (records[0]["text"], records[0]["start"], records[0]["end"]) == ("mat", 14, 17)
+    assert (records[0]["text"], records[0]["start"], records[0]["end"]) == ("mat", 16, 19)
     data = "\r\n".join(lines).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     capsys.readouterr()

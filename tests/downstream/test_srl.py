@@ -63,6 +63,26 @@ def test_predict_command_reads_standard_input(
     assert [frame["predicate"]["text"] for frame in record["frames"]] == ["sat", "ran"]
 
 
+def test_offsets_do_not_depend_on_the_kind_of_input(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "  cat  sat mat ran on "
+    (place / "raw.txt").write_text(f"{text}\n", "utf-8")
+    (place / "raw.jsonl").write_text(json.dumps({"text": text}), "utf-8")
+    (place / "words.jsonl").write_text(json.dumps({"text": text.split()}), "utf-8")
+    frames = []
+    for name in ("raw.txt", "raw.jsonl", "-", "words.jsonl"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        path = name if name == "-" else str(place / name)
+        capsys.readouterr()
+        predict(["--head", str(place / "report"), "--input", path, "--output", "-"])
+        frames.append(json.loads(capsys.readouterr().out)["frames"])
+    assert frames[0] == frames[1] == frames[2]
+    assert [frame["predicate"]["start"] for frame in frames[0]] == [7, 15]
+    assert [frame["predicate"]["start"] for frame in frames[3]] == [4, 12]
+    assert [frame["tags"] for frame in frames[0]] == [frame["tags"] for frame in frames[3]]
+
+
 def test_second_run_does_not_run_the_bilm(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object, **options: object) -> None:
         raise AssertionError("the biLM was run")

@@ -113,6 +113,8 @@ def test_predicts_raw_text_with_offsets(place: Path) -> None:
     assert tagger.predict([]) == []
     with pytest.raises(CorpusError, match="text 2 of 2 has no words"):
         tagger.predict(["a", " "])
+    with pytest.raises(CorpusError, match=r"^a\.txt, line 2 has no words"):
+        tagger.predict(["a", " "], names=["a.txt, line 1", "a.txt, line 2"])
     with pytest.raises(TypeError, match=r"pass \[text\]"):
         tagger.predict("a text")
     with pytest.raises(CheckpointError, match="was not trained for RoleLabeler"):
@@ -137,10 +139,47 @@ def test_predict_command_reads_files_and_standard_input(
     with pytest.raises(ConfigError, match=r"must end in \.jsonl or \.tsv"):
         predict([*common, "-", "--output", str(place / "out.csv")])
     bad = {b"": "is empty", b"a\n\nb": "line 2 is empty", b"\xff": "line 1 is"}
+    bad |= {b"a\nPe\0ter x\n": "line 2 contains a NUL"}
     for data, message in bad.items():
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         with pytest.raises(CorpusError, match=f"standard input.* {message}"):
             predict([*common, "-", "--output", "-"])
+
+
+def test_offsets_do_not_depend_on_the_kind_of_input(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "   the  First second  "
+    (place / "raw.txt").write_text(f"{text}\na second\n", "utf-8")
+    (place / "raw.jsonl").write_text(f'{{"text": "{text}"}}\n{{"text": "a second"}}\n', "utf-8")
+    (place / "raw.csv").write_text(f"text\n{text}\na second\n", "utf-8")
+    common = ["--head", str(place / "report"), "--output", "-", "--input"]
+    printed = []
+    for name in ("raw.txt", "raw.jsonl", "raw.csv", "-"):
+        data = f"\ufeff{text}\r\na second\r\n\r\n".encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        capsys.readouterr()
+        predict([*common, name if name == "-" else str(place / name)])
+        printed.append(capsys.readouterr().out)
+    assert len(set(printed)) == 1
+    record = json.loads(printed[0].splitlines()[0])
+    assert record["text"] == text
+    assert record["spans"] == [{"type": "PER", "start": 8, "end": 20, "text": "First second"}]
+
+
+def test_a_list_of_words_is_not_tokenized_again(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["didn't", "First", "second"]
+    path = place / "words.jsonl"
+    path.write_text(json.dumps({"text": words}) + "\n", "utf-8")
+    capsys.readouterr()
+    predict(["--head", str(place / "report"), "--input", str(path), "--output", "-"])
+    record = json.loads(capsys.readouterr().out)
+    tagger = Tagger.from_pretrained(place / "report")
+    assert tuple(w["tag"] for w in record["words"]) == tagger.predict_words([words])[0]
+    ranges = [(w["start"], w["end"]) for w in record["words"]]
+    assert ranges == [(0, 6), (7, 12), (13, 19)]
 
 
 def test_test_tags_do_not_influence_the_head(place: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.downstream.target_task import label_texts, number_texts
 from tests.downstream.topic_task import golden_bilm, write_topic_vectors
 
 FILES = {"results.json", "report.md", "model_card.md", "curves.png", "mix.png"}
-FILES |= {"classifier.json", "head.safetensors"}
+FILES |= {"classifier.json", "head.safetensors", "errors.jsonl"}
 LABEL_TEST, NUMBER_TEST = label_texts(60, 2), number_texts(60, 2)
 
 
@@ -41,10 +41,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("numbers_test", NUMBER_TEST),
     ):
         write_csv(directory / f"{name}.csv", rows)
-    for target, threshold in (("multilabel", "validation"), ("regression", "0.5")):
-        classify(
-            flags(directory, target, f"--output={directory / target}", "--threshold", threshold)
-        )
+    for target, more in (("multilabel", ["--threshold=validation"]), ("regression", [])):
+        classify(flags(directory, target, f"--output={directory / target}", *more))
     return directory
 
 
@@ -73,7 +71,10 @@ def results(place: Path, output: str) -> dict[str, Any]:
 def test_reports_labels(place: Path) -> None:
     tree = results(place, "multilabel")
     assert tree["settings"]["mix"]["dropout"] == 0.1
-    assert {path.name for path in (place / "multilabel").iterdir()} == FILES | {"labels.png"}
+    assert {path.name for path in (place / "multilabel").iterdir()} == FILES | {
+        "labels.png",
+        "errors.html",
+    }
     assert tree["labels"] == ["money", "river", "sport"]
     assert tree["texts"] == {"train": 270, "validation": 30, "test": 60}
     scores = tree["outcomes"][0]["scores"]["test"]
@@ -101,6 +102,48 @@ def test_reports_numbers(place: Path) -> None:
     figures = [100 * scores[name] for name in ("r2", "pearson", "spearman")]
     figures += [scores["rmse"], scores["mae"]]
     assert [float(cell) for cell in cells[1:]] == pytest.approx(figures, rel=1e-3)
+
+
+def errors_of(place: Path, output: str) -> list[dict[str, Any]]:
+    lines = (place / output / "errors.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_errors_are_the_texts_with_wrong_labels(place: Path) -> None:
+    rows = [("river" if i % 3 else labels, text) for i, (labels, text) in enumerate(LABEL_TEST)]
+    path = write_csv(place / "changed.csv", rows)
+    classify(flags(place, "multilabel", f"--output={place / 'changed'}", f"--test={path}"))
+    predicted = TextLabeler.from_pretrained(place / "changed").predict([text for _, text in rows])
+    expected = []
+    for number, ((labels, text), found) in enumerate(zip(rows, predicted, strict=True), 2):
+        truth, chosen = set(filter(None, labels.split("|"))), set(found)
+        if truth != chosen:
+            parts = (truth - chosen, chosen - truth, truth & chosen)
+            expected.append((f"{path}, line {number}", text, *parts))
+    records = errors_of(place, "changed")
+    assert len(records) > 20
+    assert expected == [
+        (r["place"], r["text"], set(r["missed"]), set(r["wrong"]), set(r["right"])) for r in records
+    ]
+    assert all(p < 0.5 for record in records for p in record["missed"].values())
+    assert all(p >= 0.5 for record in records for p in record["wrong"].values())
+
+
+def test_largest_errors_of_numbers_come_first(place: Path) -> None:
+    predicted = TextRegressor.from_pretrained(place / "regression").predict(
+        [text for _, text in NUMBER_TEST]
+    )
+    residuals = predicted - np.array([float(number) for number, _ in NUMBER_TEST])
+    records = errors_of(place, "regression")
+    found = [record["residual"] for record in records]
+    assert sorted(found) == pytest.approx(sorted(residuals.tolist()), abs=1e-3)
+    assert [abs(x) for x in found] == sorted(map(abs, found), reverse=True)
+    for record in records:
+        row = int(record["place"].rpartition(" ")[2]) - 2
+        assert (f"{record['number']}", record["text"]) == NUMBER_TEST[row]
+    page = (place / "regression" / "report.md").read_text("utf-8")
+    assert "## Largest errors (test)" in page
+    assert f"- {records[0]['text']}  \n  {records[0]['number']:.4g}, predicted: " in page
 
 
 def test_predicted_labels_agree_with_the_report(place: Path) -> None:
@@ -173,8 +216,13 @@ def test_predict_reads_standard_input(place: Path, target: str) -> None:
     [
         ("regression", ["--train", "labels_train.csv"], r"labels_train\.csv, line \d+: the label"),
         ("multilabel", ["--label-separator", ""], "target.separator"),
-        ("multilabel", ["--threshold", "1"], "target.threshold"),
-        ("multilabel", ["--test", "unknown.csv"], r"unknown\.csv has labels .* 'lake' \(2 times\)"),
+        ("multilabel", ["--threshold", "1"], "--threshold is 1.0; it must be above 0 and below 1"),
+        ("regression", ["--threshold", "0.3"], "--threshold is for --target multilabel, but the t"),
+        (
+            "multilabel",
+            ["--test", "unknown.csv"],
+            r"unknown\.csv, line 3: the label 'lake' does not",
+        ),
         ("multilabel", ["--train", "none.csv"], r"no text of .*none\.csv has a label"),
         ("regression", ["--train", "constant.csv"], r"constant\.csv have the number 3"),
         ("multilabel", ["--train", "two.csv"], r"two\.csv has only one text for training"),
@@ -185,7 +233,7 @@ def test_rejects_invalid_targets(
     place: Path, target: str, more: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    write_csv(place / "unknown.csv", [("lake|river", "a"), ("lake", "b")])
+    write_csv(place / "unknown.csv", [("river", "a"), ("money|lake", "b")])
     write_csv(place / "none.csv", [("", "a"), ("", "b")])
     write_csv(place / "two.csv", [("river|money|sport", "a"), ("", "b")])
     write_csv(place / "constant.csv", [("3", "a b"), ("3.0", "b"), ("3", "c")])

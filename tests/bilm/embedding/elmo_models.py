@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
+from bilm.embedding.elmo import Elmo
 from bilm.model.language_model import BiLm
 from bilm.pretrained.model_directory import PretrainedBiLm
 from bilm.text.tokenizers import WhitespaceTokenizer
@@ -39,3 +41,18 @@ def tiny(seed: int = 0, **changes: Any) -> PretrainedBiLm:
         assert model.softmax is not None
         model.softmax.bias.normal_()
     return PretrainedBiLm(model, VOCABULARY, WhitespaceTokenizer())
+
+
+class Tagger(nn.Module):
+    """A user's model: `Elmo` in front of an LSTM."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.elmo = Elmo(tiny(), dropout=0.0, **options)
+        torch.manual_seed(3)
+        self.lstm = nn.LSTM(self.elmo.dim, 5, batch_first=True)
+
+    def forward(self, sentences: Any) -> Tensor:
+        (words,), mask = self.elmo(sentences)
+        hidden: Tensor = self.lstm(words)[0]
+        return hidden.masked_fill(~mask.unsqueeze(-1), 0.0)  # (sentences, words, 5)

@@ -222,6 +222,34 @@ def test_rejects_invalid_positions(arguments: Any, message: str) -> None:
         Scorer(tiny(), device="cpu").substitutes(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("positions", "count", "message"),
+    [
+        ([0.5], 5, "position 0 is 0.5; it must be an integer"),
+        ([0, True], 5, "position 1 is True; it must be an integer"),
+        (["0"], 5, "position 0 is '0'; it must be an integer"),
+        (np.array([0.0, 1.0]), 5, "position 0 is .*0.0.*; it must be an integer"),
+        ([0, 0], 2.5, "count is 2.5; it must be an integer"),
+        ([0, 0], "5", "count is '5'; it must be an integer"),
+        ([0, 0], True, "count is True; it must be an integer"),
+    ],
+)
+def test_rejects_positions_and_counts_of_other_types(
+    positions: Any, count: Any, message: str
+) -> None:
+    sentences = [["the", "bank"]] * len(positions)
+    with pytest.raises(TypeError, match=message):
+        Scorer(tiny(), device="cpu").substitutes(sentences, positions, count)
+
+
+def test_accepts_integers_of_other_libraries() -> None:
+    scorer = Scorer(tiny(), device="cpu")
+    sentence = ["the", "bank", "floods"]
+    expected = scorer.substitutes([sentence] * 3, [0, 1, 2], 4)
+    for positions in (range(3), np.arange(3), torch.arange(3), np.arange(3, dtype=np.uint8)):
+        assert scorer.substitutes([sentence] * 3, positions, np.int64(4)) == expected  # type: ignore[arg-type]
+
+
 def test_reads_raw_text_and_paths(tmp_path: Path) -> None:
     pretrained = tiny()
     pretrained.save_pretrained(tmp_path / "model")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bilm.embedding.embedder import Embedder
-from bilm.errors import CheckpointError, CorpusError
+from bilm.errors import CheckpointError, ConfigError, CorpusError
 from downstream.features.store import Store, open_stores
 from downstream.features.store_format import Kind
 from downstream.features.texts_to_layers import TextReading
@@ -181,3 +181,16 @@ def test_rejects_files_outside_the_store(tmp_path: Path) -> None:
     path.write_text(json.dumps(tree), "utf-8")
     with pytest.raises(CheckpointError, match=r"must list layers\.bin, .*and nothing else"):
         make(tmp_path)
+
+
+def test_rejects_a_cache_that_is_not_a_directory_before_the_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("x", "utf-8")
+    embedder = Embedder(tiny_bilm())
+    monkeypatch.setattr(embedder, "stream", None)
+    for cache in (path, path / "below"):
+        with pytest.raises(ConfigError, match=r"--cache .*/file is not a directory; choose"):
+            open_stores(cache, "words", embedder, {"texts": TEXTS})
+    assert path.read_text("utf-8") == "x"

@@ -4,8 +4,9 @@ import re
 from html import unescape
 from pathlib import Path
 
+from downstream.reports.error_pages import MAX_ERRORS_ON_PAGE
 from downstream.reports.plots import plot_confused
-from downstream.reports.tag_errors import MAX_SHOWN_ERRORS, TagError, errors_page
+from downstream.reports.tag_errors import TagError, errors_page
 from downstream.texts.tag_sequences import Span
 
 WORDS = ("<i>", "New", "York", "&", "Ann", "left")
@@ -38,6 +39,17 @@ def test_page_marks_true_and_predicted_spans_in_escaped_words() -> None:
     assert "<i>" not in page
 
 
+def test_discontinuous_spans_have_all_of_their_ranges() -> None:
+    split = Span("ARG1", 1, 3, ((4, 5),))
+    found = TagError("f.jsonl, line 1", WORDS, {split}, {Span("ARG1", 1, 3)}, predicate=5)
+    assert found.record()["missed"] == [["ARG1", 1, 3, [[4, 5]]]]
+    assert found.record()["wrong"] == [["ARG1", 1, 3]]
+    assert found.text_of(split) == "New York ... Ann"
+    first = '<mark class="missed">New York<sub>ARG1</sub></mark>'
+    second = '<mark class="missed">Ann<sub>C-ARG1</sub></mark>'
+    assert f"{first} &amp; {second} <u>left</u>" in errors_page([found], "predicates")
+
+
 def test_page_has_all_words_of_a_sentence() -> None:
     page = errors_page([error()], "sentences")
     (line,) = re.findall(r'<b class="side">true</b>(.*)</p>', page)
@@ -45,9 +57,9 @@ def test_page_has_all_words_of_a_sentence() -> None:
 
 
 def test_page_shows_a_limited_number_of_errors() -> None:
-    page = errors_page([error()] * (MAX_SHOWN_ERRORS + 1), "predicates")
-    assert f"{MAX_SHOWN_ERRORS} of {MAX_SHOWN_ERRORS + 1} test predicates" in page
-    assert page.count("<article>") == MAX_SHOWN_ERRORS
+    page = errors_page([error()] * (MAX_ERRORS_ON_PAGE + 1), "predicates")
+    assert f"{MAX_ERRORS_ON_PAGE} of {MAX_ERRORS_ON_PAGE + 1} test predicates" in page
+    assert page.count("<article>") == MAX_ERRORS_ON_PAGE
 
 
 def test_plots_many_confusions_and_none(tmp_path: Path) -> None:

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import argparse
+import json
+import re
+
 import pytest
 
+from bilm.errors import ConfigError
+from downstream.settings.flags import add_flags, read_settings
 from downstream.settings.sections import (
     DataSettings,
     HeadSettings,
     HeadTraining,
     MixSettings,
     Settings,
+    TargetSettings,
     TrainingSettings,
     batch_size_for,
 )
@@ -57,3 +64,30 @@ def test_head_training_has_the_sections_of_the_settings() -> None:
     data = DataSettings(train="a.csv", test="b.csv")
     settings = Settings(model="m", output="o", data=data, mix=MixSettings(penalty=0.5))
     assert settings.head_training == HeadTraining(mix=MixSettings(penalty=0.5))
+
+
+@pytest.mark.parametrize("value", ["3", "0", "1", "-0.5", "nan", "inf", "x", ""])
+def test_rejects_thresholds_in_one_message(value: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_flags(parser)
+    flags = ["--model=m", "--train=a.csv", "--test=b.csv", "--output=o", "--target=multilabel"]
+    arguments = parser.parse_args([*flags, f"--threshold={value}"])
+    with pytest.raises(ConfigError) as caught:
+        read_settings(arguments, Settings)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "the flags: 1 error"
+    (line,) = lines[1:]
+    shown = re.escape(json.dumps(value)) if value in ("x", "") else r"-?[\d.]+|nan|inf|NaN|Infinity"
+    rule = 'it must be above 0 and below 1, or "validation"'
+    assert re.fullmatch(rf"  target\.threshold: --threshold is ({shown}); {rule}", line)
+
+
+def test_threshold_and_separator_belong_to_multilabel() -> None:
+    for kind in ("class", "regression"):
+        for name, value in (("threshold", 0.3), ("threshold", "validation"), ("separator", ";")):
+            with pytest.raises(ValueError, match=f"for --target multilabel, .* {kind}; remove it"):
+                TargetSettings.model_validate({"kind": kind, name: value})
+        defaults = TargetSettings.model_validate({"kind": kind})
+        assert TargetSettings.model_validate(defaults.model_dump()) == defaults
+    chosen = TargetSettings(kind="multilabel", threshold="validation", separator=";")
+    assert (chosen.threshold, chosen.separator) == ("validation", ";")

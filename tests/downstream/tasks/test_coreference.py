@@ -56,6 +56,14 @@ def test_convention_of_singletons(tmp_path: Path) -> None:
         read(tmp_path, [document(name, clusters=[]) for name in "ab"], singletons=True)
 
 
+def test_counts_mentions_by_length(tmp_path: Path) -> None:
+    clusters = [[[0, 1], [2, 2]], [[0, 0]]]
+    rows = [document(name, clusters=clusters) for name in "ab"]
+    task = read(tmp_path, rows)
+    assert [task.num_mentions("train", n) for n in (0, 1, 2)] == [3, 1, 0]
+    assert read(tmp_path, rows, singletons=False).num_mentions("train") == 2
+
+
 def test_long_training_documents_are_cut_without_overlap(tmp_path: Path) -> None:
     task = read(tmp_path, [document("a"), document("b")], max_training_words=2, window_words=3)
     tree = {"train": "a", "test": "b", "max_training_words": 2, "window_words": 3}

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from downstream.tasks.tag_scores import Confusion, score_tags
+from downstream.texts.tag_sequences import SpanRules
 
 TAGS = ["O", "B-A", "I-A", "B-B", "I-B", "B-C", "I-C"]
 
@@ -88,9 +89,55 @@ def test_plain_tags_are_scored_by_word() -> None:
 def test_excluded_types_do_not_count() -> None:
     truth, predicted = [["B-V", "B-A"]], [["B-V", "O"]]
     assert score_tags(truth, predicted, is_bio=True).f1 == pytest.approx(2 / 3)
-    scores = score_tags(truth, predicted, is_bio=True, excluded=("V",))
+    scores = score_tags(truth, predicted, is_bio=True, rules=SpanRules(("V",)))
     assert scores.f1 == 0.0
     assert set(scores.by_class) == {"A"}
+
+
+ROLES = SpanRules(("V",), joins_continuations=True)
+
+ROLE_TAGS = ["O", *(f"{p}-{kind}" for kind in ("A", "C-A", "B", "C-B", "V", "C-V") for p in "BI")]
+
+
+def reference_arguments(tags: list[str]) -> list[tuple[str, frozenset[tuple[int, int]]]]:
+    """Return the arguments of a proposition by the rules of srl-eval.pl: type and all ranges."""
+    arguments: list[tuple[str, set[tuple[int, int]]]] = []
+    for kind, start, end in sorted(reference_spans(tags), key=lambda span: span[1]):
+        is_continued = kind.startswith("C-")
+        name = kind[2:] if is_continued else kind
+        begun = [ranges for other, ranges in arguments if other == name]
+        if is_continued and begun:
+            begun[-1].add((start, end))
+        else:
+            arguments.append((name, {(start, end)}))
+    return [(name, frozenset(ranges)) for name, ranges in arguments if name != "V"]
+
+
+def test_roles_equal_the_rules_of_the_conll_evaluation_on_random_cases() -> None:
+    rng = random.Random(2)
+    num_joined = 0
+    for _ in range(300):
+        truth = [[rng.choice(ROLE_TAGS) for _ in range(rng.randint(1, 9))] for _ in range(4)]
+        found = [[rng.choice(ROLE_TAGS) if rng.random() < 0.3 else t for t in r] for r in truth]
+        gold, predicted = ([reference_arguments(row) for row in rows] for rows in (truth, found))
+        correct = sum(len(set(a) & set(b)) for a, b in zip(gold, predicted, strict=True))
+        num_true, num_found = (sum(map(len, side)) for side in (gold, predicted))
+        num_joined += num_true - sum(len(reference_spans(row)) for row in truth)
+        scores = score_tags(truth, found, is_bio=True, rules=ROLES)
+        assert scores.recall == pytest.approx(correct / num_true if num_true else 0.0)
+        assert scores.precision == pytest.approx(correct / num_found if num_found else 0.0)
+        assert not any(name.startswith("C-") for name in scores.by_class)
+    assert num_joined < -300
+
+
+def test_an_argument_is_correct_only_with_all_of_its_ranges() -> None:
+    truth = [["B-ARG1", "O", "B-V", "B-C-ARG1"]]
+    for predicted, f1 in (
+        (["B-ARG1", "O", "B-V", "O"], 0.0),
+        (["B-ARG1", "O", "B-V", "B-C-ARG1"], 1.0),
+        (["O", "O", "B-V", "B-C-ARG1"], 0.0),  # continues nothing: an argument of its own
+    ):
+        assert score_tags(truth, [predicted], is_bio=True, rules=ROLES).f1 == f1
 
 
 def test_rejects_unequal_numbers() -> None:

@@ -37,8 +37,16 @@ def test_labels_are_those_of_training() -> None:
 
 def test_labels_of_the_validation_split_are_not_training_labels() -> None:
     files = {"train": file("train", "B-X", "O", "B-Z"), "test": file("test", "O")}
-    with pytest.raises(CorpusError, match="train, line 1: the label 'B-Z' does not occur"):
+    message = (
+        r"train, line 1: the label 'B-Z' does not occur in the training split \(the first 2 "
+        r"different sentences of train\); .* pass --validation, or pass --unknown-labels keep"
+    )
+    with pytest.raises(CorpusError, match=message):
         make_tagging(files, data(validation_share=0.3), is_bio=True)
+    files["validation"], files["train"] = files["train"], file("train", "B-X", "O")
+    with pytest.raises(CorpusError, match="'B-Z' does not occur in the training file; "):
+        make_tagging(files, data(validation="validation"), is_bio=True)
+    files = {"train": file("train", "B-X", "O", "B-Z"), "test": file("test", "O")}
     task = make_tagging(files, data(validation_share=0.3, unknown_labels="keep"), is_bio=True)
     assert "B-Z" not in task.labels
 
@@ -53,10 +61,25 @@ def test_splits_are_disjoint_and_keep_the_examples_of_a_sentence_together() -> N
     assert task.words("validation", 0) == ("train8.0", "train8.1")
 
 
+def test_equal_sentences_are_in_the_same_split() -> None:
+    words = [(name,) for name in "abcaabdbcc"]
+    examples = tuple(TaggedExample(i, ("B-X",), (i + 1,)) for i in range(len(words)))
+    train = TaggedFile("train", tuple(words), examples)
+    task = make_tagging({"train": train, "test": file("test", "O")},
+                        data(validation_share=0.5, unknown_labels="keep"), is_bio=True)  # fmt: skip
+    sentences = {s: [task.words(s, i)[0] for i in range(len(task.splits[s]))] for s in task.splits}
+    assert "".join(sentences["train"]) == "abaabb"
+    assert "".join(sentences["validation"]) == "cdcc"
+    assert task.num_seen("validation") == 0
+    same = TaggedFile("train", (("a",),) * 3, examples[:3])
+    with pytest.raises(CorpusError, match="has one sentence; at least two different ones"):
+        make_tagging({"train": same, "test": train}, data(), is_bio=True)
+
+
 def test_counts_test_sentences_that_occur_in_training() -> None:
     train = file("a", "B-X", "O", "O O")
     files = {"train": train, "test": TaggedFile("b", train.sentences, train.examples)}
-    assert make_tagging(files, data(validation_share=0.3), is_bio=True).num_seen() == 2
+    assert make_tagging(files, data(validation_share=0.3), is_bio=True).num_seen("test") == 2
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ TEXT = """# sent_id = 1
 # sent_id = 2
 1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_"""
 
+REST = b"\t_" * 8
+
 
 @pytest.mark.parametrize("name", ["a.conllu", "a.conllu.gz"])
 def test_every_syntactic_word_has_one_tag(tmp_path: Path, name: str) -> None:
@@ -35,7 +37,16 @@ def test_every_syntactic_word_has_one_tag(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"1\tword\tNOUN\n", "line 1 has 3 columns; CoNLL-U has 10"),
+        (b"1\tword\tNOUN\n", "line 1 has 3 columns separated by tabs; CoNLL-U has 10: ID, FORM"),
+        (b"1 word\n", "line 1 has 1 column separated by tabs; CoNLL-U has 10: ID, FORM"),
+        (b"2x\tword" + REST, "line 1 has the id '2x'; expected a number such as 1"),
+        (b"\tword" + REST, "line 1 has the id ''; expected"),
+        (b"0\tword" + REST, "line 1 has the id '0'; expected"),
+        (b"1-\tword" + REST, "line 1 has the id '1-'; expected"),
+        (b"1.x\tword" + REST, "line 1 has the id '1.x'; expected"),
+        (b"\xd9\xa1\tword" + REST, "line 1 has the id '\u0661'; expected"),
+        (b"1\t" + REST, "line 1: the column FORM is empty"),
+        (b"1\tword\t_\t \t_" + b"\t_" * 5, "line 1: the column UPOS is empty"),
         (b"# a\n\xff\xfe", "line 2 is not UTF-8"),
     ],
 )

@@ -14,7 +14,7 @@ GOOD = {
     "doc": "one",
     "genre": "news",
     "sentences": [["She", "said", "she"], ["left", "."]],
-    "clusters": [[[2, 2], [0, 0]], [[1, 3]]],
+    "clusters": [[[2, 2], [0, 0]], [[1, 2]]],
     "licence": "ignored",
 }
 
@@ -30,7 +30,7 @@ def test_reads_documents_with_optional_fields(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", GOOD, other, {"sentences": [["x"]], "clusters": []})
     one, two, three = read_documents(path).documents
     assert one.words == ("She", "said", "she", "left", ".")
-    assert one.clusters == (((0, 0), (2, 2)), ((1, 3),))
+    assert one.clusters == (((0, 0), (2, 2)), ((1, 2),))
     assert one.has_singletons
     assert (one.name, one.genre, one.speakers, one.line) == ("one", "news", None, 1)
     assert (two.name, two.genre, two.speakers) == ("two", None, ("A", "A", "B", "B", "B"))
@@ -43,6 +43,10 @@ def test_reads_documents_with_optional_fields(tmp_path: Path) -> None:
     [
         ({"clusters": [[[0, 5]]]}, r"the mention \[0, 5\] is outside .* 5 words .* 0 to 4"),
         ({"clusters": [[[-1, 0]]]}, r"the mention \[-1, 0\] is outside the document"),
+        (
+            {"clusters": [[[2, 3]]]},
+            r"the mention \[2, 3\] starts in the sentence 0 and ends in .* 1;",
+        ),
         ({"clusters": [[[2, 1]]]}, r"the mention \[2, 1\] starts after its end"),
         (
             {"clusters": [[[0, 0]], [[1, 1], [0, 0]]]},
@@ -96,8 +100,21 @@ def test_rejects_lines_that_are_not_documents(tmp_path: Path, text: str, message
 
 
 def test_rejects_a_file_without_documents(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="has no documents"):
+    with pytest.raises(CorpusError, match="has no documents; expected one JSON object per line"):
         read_documents(write(tmp_path / "empty.jsonl"))
+    message = r"has no documents; expected `#begin document \(NAME\); part 000`"
+    with pytest.raises(CorpusError, match=message):
+        read_documents(write(tmp_path / "empty.conll"))
+
+
+def test_rejects_documents_with_the_same_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "bad.jsonl", GOOD, {**GOOD, "doc": "two"}, GOOD)
+    message = "bad.jsonl, line 3: the document has the name 'one', and so has that of line 1"
+    with pytest.raises(CorpusError, match=message):
+        read_documents(path)
+    (tmp_path / "bad.conll").write_text(CONLL + CONLL, "utf-8")
+    with pytest.raises(CorpusError, match=r"line 12: the document has the name .* part 001'"):
+        read_documents(tmp_path / "bad.conll")
 
 
 def row(word: str, mark: str, speaker: str = "-") -> str:
@@ -121,11 +138,12 @@ CONLL = (
 def test_reads_columns_of_conll_2012(tmp_path: Path) -> None:
     for name in ("a.conll.gz", "a.v4_gold_conll.gz"):
         path = tmp_path / name
-        path.write_bytes(gzip.compress((CONLL + CONLL).encode()))
+        path.write_bytes(gzip.compress((CONLL + CONLL.replace("part 001", "part 002")).encode()))
         one, two = read_documents(path).documents
         assert one.sentences == (("She", "saw", "her", "cat"), ("It", "(", "x"))
         assert one.clusters == (((0, 0), (2, 2)), ((2, 3), (4, 4)), ((5, 5),), ((5, 6),))
         assert one.name == "bc/x/00/x_0000; part 001"
+        assert two.name == "bc/x/00/x_0000; part 002"
         assert one.genre == "bc"
         assert one.speakers == ("Ann",) * 4 + ("Bob",) * 3
         assert (one.line, two.line) == (1, 12)

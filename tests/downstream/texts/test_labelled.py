@@ -204,3 +204,22 @@ def test_reads_array_of_strings_as_texts(tmp_path: Path) -> None:
     assert read_texts(path) == ("one", "two")
     with pytest.raises(CorpusError, match="item 1 is 'one'; expected a JSON object"):
         read_labelled(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "places"),
+    [
+        ("a.csv", 'label,text\nx,"two\nlines"\ny,b\n', ["line 2", "line 4"]),
+        ("b.csv", "x,a\ny,b\n", ["line 1", "line 2"]),
+        ("a.jsonl", '{"label": 1, "text": "a"}\n{"label": 2, "text": "b"}\n', ["line 1", "line 2"]),
+        ("a.json", '[{"label": 1, "text": "a"}, {"label": 2, "text": "b"}]', ["item 1", "item 2"]),
+        ("a.txt", "x a\ny b\n", ["line 1", "line 2"]),
+    ],
+)
+def test_keeps_the_place_of_each_text(
+    tmp_path: Path, name: str, content: str, places: list[str]
+) -> None:
+    path = write(tmp_path / name, content)
+    by_number = {"label_column": "1", "text_columns": ("2",)} if name == "b.csv" else {}
+    data = read_labelled(path, **by_number)
+    assert [data.place(i) for i in range(2)] == [f"{path}, {place}" for place in places]

@@ -43,13 +43,46 @@ def test_reads_one_example_per_predicate(tmp_path: Path) -> None:
         ({**GOOD, "predicates": [{"index": 0, "tags": ["O"]}]}, "line 2: .* has 1 tags, but .* 2"),
         (
             {**GOOD, "predicates": [{"index": 0, "tags": ["O", "I-V"]}]},
-            "line 2: the predicate at 0: the tag 'I-V' follows 'O'",
+            "line 2: the predicate at 0: the tag 'I-V' follows 'O'.* or I-V. Correct it$",
+        ),
+        (
+            {**GOOD, "predicates": [{"index": 0, "tags": ["NN", "B-V"]}]},
+            "line 2: the predicate at 0: the tag 'NN' is not O, B-TYPE or I-TYPE. Correct it$",
+        ),
+        (
+            {**GOOD, "predicates": [{"index": 0, "tags": ["O", "B-V"]}]},
+            "line 2: the predicate at 0 has the tag 'O'; it must be B-V",
+        ),
+        (
+            {**GOOD, "predicates": [{"index": 1, "tags": ["B-V", "I-V"]}]},
+            "line 2: the predicate at 1 has the tag 'I-V'; it must be B-V",
+        ),
+        (
+            {**GOOD, "predicates": [{"index": 1, "tags": ["B-V", "B-V"]}]},
+            "line 2: the predicate at 1: the word 0 has the tag B-V too",
+        ),
+        (
+            {**GOOD, "predicates": [{"index": 1, "tags": [t, "B-V"]} for t in ("O", "B-ARG0")]},
+            "line 2: the predicate at 1 occurs twice, with different tags; remove one",
         ),
     ],
 )
 def test_rejects_bad_input_with_file_and_line(tmp_path: Path, row: Any, message: str) -> None:
     with pytest.raises(CorpusError, match=rf"bad\.jsonl, {message}"):
         read_roles(write(tmp_path / "bad.jsonl", GOOD, row))
+
+
+def test_accepts_predicates_of_several_words(tmp_path: Path) -> None:
+    tags = (("B-V", "I-V", "B-ARG1"), ("B-V", "B-ARG1", "B-C-V"))
+    rows = [{"tokens": ["a", "b", "c"], "predicates": [{"index": 0, "tags": t}]} for t in tags]
+    file = read_roles(write(tmp_path / "a.jsonl", *rows))
+    assert tuple(example.tags for example in file.examples) == tags
+
+
+def test_keeps_a_predicate_that_is_listed_twice_with_the_same_tags(tmp_path: Path) -> None:
+    row = {**GOOD, "predicates": [*GOOD["predicates"]] * 2}  # type: ignore[misc]
+    one, two = read_roles(write(tmp_path / "a.jsonl", row)).examples
+    assert one == two
 
 
 def test_rejects_file_without_predicates(tmp_path: Path) -> None:

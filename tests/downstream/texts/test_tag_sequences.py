@@ -4,9 +4,12 @@ import pytest
 
 from downstream.texts.tag_sequences import (
     Span,
+    SpanRules,
     bio_from_iob1,
     bio_labels,
     find_bad_tag,
+    joined_continuations,
+    ranges_of,
     span_f1,
     spans_of,
 )
@@ -44,7 +47,7 @@ def test_reports_bad_tags(tags: str, scheme: str, place: int, reason: str) -> No
     bad = find_bad_tag(tags.split(), scheme)  # type: ignore[arg-type]
     assert bad is not None
     assert bad.place == place
-    assert reason in bad.reason
+    assert reason in f"{bad.reason}. {bad.remedy}"
 
 
 def test_accepts_legal_tags() -> None:
@@ -64,8 +67,21 @@ def test_f1_counts_excluded_types_nowhere() -> None:
     truth = [["B-V", "B-A", "I-A"], ["B-B"]]
     found = [["B-V", "B-A", "O"], ["B-B"]]
     assert span_f1(truth, found) == pytest.approx(2 * 2 / 6)
-    assert span_f1(truth, found, excluded=("V",)) == pytest.approx(2 * 1 / 4)
+    assert span_f1(truth, found, SpanRules(("V",))) == pytest.approx(2 * 1 / 4)
     assert span_f1([["O"]], [["O"]]) == 0.0
+
+
+def test_continuations_are_joined_with_the_last_span_of_their_type() -> None:
+    tags = ["B-A", "B-B", "B-A", "O", "B-C-A", "I-C-A", "B-C-B", "B-C-A", "B-C-D", "B-C-D"]
+    joined = joined_continuations(spans_of(tags))
+    assert joined == [
+        Span("A", 0, 1),
+        Span("B", 1, 2, ((6, 7),)),
+        Span("A", 2, 3, ((4, 6), (7, 8))),
+        Span("D", 8, 9, ((9, 10),)),
+    ]
+    assert ranges_of(joined[2]) == [Span("A", 2, 3), Span("C-A", 4, 6), Span("C-A", 7, 8)]
+    assert ranges_of(joined[0]) == [joined[0]]
 
 
 def test_labels_have_both_prefixes() -> None:

@@ -60,7 +60,10 @@ def test_reads_conllu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reading", "message"),
     [
-        ("a O\nb\n", TagReading(), r"line 2 has 1 columns separated by spaces; the first line has"),
+        ("a O\nb\n", TagReading(), r"line 2 has 1 column separated by spaces; the first line has"),
+        ("a b O\na\tO\n", TagReading(), r"line 2 has columns separated by tabs, but .* by spaces"),
+        ("a\tO\nb\n", TagReading(), r"line 2 has 1 column separated by tabs; the first line has"),
+        ("a\tO\nb O\n", TagReading(), r"line 2 has columns separated by spaces, but .* by tabs"),
         ("a\tO\nb\tc\tO\n", TagReading(), r"line 2 has 3 columns separated by tabs"),
         ("a O\nb I-X\n", TagReading(), r"line 2: the tag 'I-X' follows 'O'"),
         ("a O\n\nb I-X\n", TagReading(), r"line 3: the tag 'I-X' starts the sentence"),
@@ -73,7 +76,13 @@ def test_reads_conllu(tmp_path: Path) -> None:
         ("a O\n", TagReading(tag_column="3"), "line 1 has 2 columns, but --tag-column is 3"),
         ("a O\n", TagReading(word_column=2), "are both in column 2"),
         ("a O\n", TagReading(tag_column="upos"), "must be a number from 1"),
-        ("1\ta\n", TagReading(file_format="conllu"), "line 1 has 2 columns; CoNLL-U has 10"),
+        ("1\ta\n", TagReading(file_format="conllu"), "line 1 has 2 columns .*; CoNLL-U has 10"),
+        (
+            "# a\n",
+            TagReading(file_format="conllu"),
+            "no sentences; .* 10 columns .*: ID, FORM, LEMMA",
+        ),
+        ("a\n", TagReading(tag_column="2"), "line 1 has 1 column, but --tag-column is 2"),
         ("1\ta" + "\t_" * 8, TagReading(file_format="conllu"), "line 1 has no tag in the column"),
         ("", TagReading(file_format="conllu", tag_column="4"), "use one of upos, xpos"),
         ("a\0 O\n", TagReading(), "line 1 contains a NUL byte"),

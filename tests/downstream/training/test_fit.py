@@ -71,6 +71,36 @@ def test_keeps_weights_of_the_best_epoch() -> None:
     assert len(history.validation_accuracy) in (30, history.best_epoch + 3)
 
 
+def test_minimum_of_steps_repeats_few_examples_within_epochs() -> None:
+    chosen = settings(epochs=4, batch_size=16, min_steps=130, patience=4)
+    model = TextModel(
+        MixKind("trainable"), chosen.mix, chosen.head, FeatureShape(num_layers=3, dim=4), 2
+    )
+    seen: list[int] = []
+
+    class Recorded(Texts):
+        def batch(self, indices: Ids) -> Batch:
+            seen.extend(indices.tolist())
+            return super().batch(indices)
+
+    texts, heldout = Recorded(48, 1), Texts(60, 2)
+    history = fit(
+        model, Examples(texts, texts.labels), Examples(heldout, heldout.labels), chosen, 0
+    )
+    # 4 epochs of 3 batches need 11 passes each for 130 steps.
+    assert len(history.train_loss) == 4
+    passes = [seen[i : i + 48] for i in range(0, len(seen), 48)]
+    assert len(passes) == 4 * 11
+    assert all(sorted(own) == list(range(48)) for own in passes)
+    assert len(set(map(tuple, passes))) == len(passes)  # each in another order
+    assert 0 <= min(history.train_accuracy) <= max(history.train_accuracy) <= 1
+
+
+def test_minimum_of_steps_leaves_longer_training_unchanged() -> None:
+    (_, usual), (_, enough) = train(settings()), train(settings(min_steps=12 * 13))
+    assert usual == enough
+
+
 def test_seed_determines_the_result() -> None:
     (one, first), (two, second), (other, _) = (
         train(settings()),

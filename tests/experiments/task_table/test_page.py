@@ -12,7 +12,7 @@ from experiments.stages import Done
 from experiments.task_table import page
 from experiments.task_table.heads import Heads, Places, Runner, all_heads
 from experiments.task_table.outcomes import epochs_to_reach, is_recorded, write_record
-from experiments.task_table.plan import AT_INPUT, BASELINE, SHARES, TASKS, VARIANTS
+from experiments.task_table.plan import AT_INPUT, BASELINE, MIN_STEPS, SHARES, TASKS, VARIANTS
 
 NER = next(plan for plan in TASKS if plan.name == "ner")
 MARKERS = ("tasks", "task_places", "task_epochs", "task_costs", "task_shares")
@@ -35,7 +35,7 @@ def write_heads(work: Path, heads: Heads, outcomes: list[dict[str, Any]]) -> Non
     """Write the report of a command, and its record."""
     (work / heads.name).mkdir()
     (work / heads.name / "results.json").write_text(json.dumps({"outcomes": outcomes}))
-    done = Done(heads.name, [], 60.0, 1.5, "", {})
+    done = Done(heads.name, [], 90.0, 1.5, "", {}, processor_seconds=60.0)
     write_record(work / f"{heads.name}.json", ["python"], done, work / heads.name)
 
 
@@ -80,8 +80,8 @@ def test_tables_contain_the_means_gains_and_epochs(work: Path) -> None:
     assert [places[v] for v in VARIANTS] == ["80.00", "85.00", "81.00", "83.00"]
     epochs = rows(text, "task_epochs")[1]
     assert epochs[1:] == ["2.5", "2.0", "2 of 2"]
-    assert rows(text, "task_costs")[1][1:] == ["10 s", "10 s", "1.5 GiB"]
-    assert "All 6 commands of this section together took 0.1 hours of one core." in text
+    assert rows(text, "task_costs")[1][1:] == ["10 s", "10 s", "0.10 h", "1.5 GiB"]
+    assert "All commands together took 0.1 hours of processor time." in text
     few, elmo = rows(text, "task_shares")[1:]
     assert [cell.split()[0] for cell in few[2:]] == ["20.00", "50.00", "82.00"]
     assert elmo[2:4] == ["", ""]
@@ -113,6 +113,14 @@ def test_heads_differ_only_in_their_variant_and_share(tmp_path: Path) -> None:
     outputs = {str(tmp_path / "work" / f"ner_{v}") for v in (BASELINE, AT_INPUT)}
     assert differing == {"none", "trainable", "--elmo-at", "input"} | outputs
     assert elmo[elmo.index("--seeds") + 1] == str(NER.seeds)
+    few = runner.command(Heads(NER, BASELINE, 0.1))
+    assert set(few) - set(base) == {
+        "--train-share",
+        "0.1",
+        "--min-steps",
+        str(MIN_STEPS),
+        f"{places.work / 'ner_baseline_0.1'}",
+    }
     other = runner.command(Heads(NER, "both"))
     assert other[other.index("--seeds") + 1] == "1"
     names = [heads.name for heads in all_heads(TASKS)]
@@ -130,10 +138,21 @@ def test_a_recorded_command_is_not_run_again(tmp_path: Path) -> None:
     write_heads(places.work, heads, [outcome(0.8, [0.5], [])])
     record = places.records / f"{heads.name}.json"
     assert not is_recorded(record, command)
-    write_record(record, command, Done("", [], 1.0, 1.0, "", {}), places.work / heads.name)
+    write_record(record, command, Done("", [], 1.0, 1.0, "", {}, 1.0), places.work / heads.name)
     assert is_recorded(record, command)
     assert not is_recorded(record, [*command, "--epochs", "1"])
     runner.run([heads])  # fails if it starts the command, whose data do not exist
+
+
+def test_records_of_earlier_versions_have_no_processor_time(work: Path) -> None:
+    write_ner(work)
+    for path in work.glob("ner_*.json"):
+        record = json.loads(path.read_text())
+        del record["processor_seconds"]
+        path.write_text(json.dumps(record))
+    page.write_page(work)
+    costs = rows((work / "tasks.md").read_text(), "task_costs")[1]
+    assert costs[3] == "0.15 h"  # 6 commands of 90 s
 
 
 def test_epochs_to_reach_a_score() -> None:
