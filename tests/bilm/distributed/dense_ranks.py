@@ -10,6 +10,7 @@ import torch.distributed
 from torch import Tensor, nn
 
 from bilm.distributed.dense_exchange import DenseExchange
+from bilm.errors import run_command
 
 
 def build() -> nn.Sequential:
@@ -47,11 +48,15 @@ def check(num_parts: int, bucket_bytes: int, dtype: torch.dtype) -> None:
             torch.testing.assert_close(weight.grad, expected, rtol=tolerance, atol=tolerance)
 
 
-if __name__ == "__main__":
+def main() -> None:
     torch.distributed.init_process_group("gloo")
     for parts in (1, 2):
         for size in (1, 250, 10**6):
             for sent in (torch.float32, torch.bfloat16):
                 check(parts, size, sent)
-    print("equal", flush=True)
+    print("equal")
     torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    run_command(main, tear_down=False)

@@ -10,6 +10,7 @@ import torch.distributed
 from torch import Tensor, nn
 
 from bilm.distributed.row_exchange import RowExchange, RowPlan, plan_rows
+from bilm.errors import run_command
 from bilm.model.negatives import draw_negatives
 from bilm.model.softmax import SampledTargets, sampled_targets
 
@@ -73,11 +74,15 @@ def check(num_parts: int, num_sets: int, dtype: torch.dtype) -> None:
         assert bool((gather(table.grad._values()) == table.grad._values()).all())
 
 
-if __name__ == "__main__":
+def main() -> None:
     torch.distributed.init_process_group("gloo")
     for parts in (1, 2):
         for sets in (1, 2):
             for sent in (torch.float32, torch.bfloat16):
                 check(parts, sets, sent)
-    print("equal", flush=True)
+    print("equal")
     torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    run_command(main, tear_down=False)

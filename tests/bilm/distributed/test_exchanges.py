@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch import nn
 
 from bilm.distributed.dense_exchange import DenseExchange
-from tests.conftest import ROOT
+from tests.bilm.distributed.rank_scripts import assert_equal_on_ranks
 
 
 @pytest.mark.slow
@@ -16,17 +13,7 @@ from tests.conftest import ROOT
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("kind", ["row_ranks", "dense_ranks"])
 def test_averages_equal_sums(kind: str, ranks: int) -> None:
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone")
-    name = f"tests.bilm.distributed.{kind}"
-    done = subprocess.run(
-        [*launcher, "--nproc-per-node", str(ranks), "-m", name],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout.count("equal") == ranks
+    assert_equal_on_ranks(f"tests.bilm.distributed.{kind}", ranks)
 
 
 def test_buckets_are_not_larger_than_limit() -> None:

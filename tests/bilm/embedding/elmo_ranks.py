@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bilm import Elmo
+from bilm.errors import run_command
 from tests.bilm.embedding.elmo_models import SENTENCES, tiny
 
 
@@ -51,9 +52,13 @@ def check(trainable: bool) -> None:
         torch.testing.assert_close(weight, expected[name], atol=1e-6, rtol=1e-5, msg=name)
 
 
-if __name__ == "__main__":
+def main() -> None:
     torch.distributed.init_process_group("gloo")
     for value in (False, True):
         check(value)
-    print("equal", flush=True)
+    print("equal")
     torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    run_command(main, tear_down=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,8 @@ from torch.utils.data import DataLoader
 from bilm import Elmo
 from bilm.embedding.prepared import PreparedBatch
 from bilm.text.tokenizers import MosesTokenizer
+from tests.bilm.distributed.rank_scripts import assert_equal_on_ranks
 from tests.bilm.embedding.elmo_models import SENTENCES, Tagger, tiny
-from tests.conftest import ROOT
 
 
 def frozen_names(module: nn.Module) -> list[str]:
@@ -205,16 +203,7 @@ def test_prepared_batches_are_small_and_picklable() -> None:
 @pytest.mark.slow
 @pytest.mark.launch
 def test_distributed_data_parallel_equals_one_process() -> None:
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone")
-    done = subprocess.run(
-        [*launcher, "--nproc-per-node", "2", "-m", "tests.bilm.embedding.elmo_ranks"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert done.stdout.count("equal") == 2
+    assert_equal_on_ranks("tests.bilm.embedding.elmo_ranks", 2)
 
 
 def test_describes_itself() -> None:
