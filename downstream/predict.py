@@ -12,16 +12,17 @@ input:
 - for answers to questions, a line of a .jsonl file per question; the input is a file of JSON lines
   with `context` and `question`, `questions` or `qas`;
 - for coreference, a line of a .jsonl file with the clusters of a document.
-Words, spans, answers and mentions have character offsets. `--input -` reads one text per line from
-standard input until its end (for pairs, two texts separated by a tab, or JSON lines with `--format
-jsonl`), and `--output -` writes .jsonl to standard output.
+Words, spans, answers and mentions have character offsets. `--input -` reads standard input until
+its end: one text per line (for pairs, two texts separated by a tab; for questions, a JSON object),
+or with `--format`, the content of a file of that format. `--output -` writes .jsonl to standard
+output.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -31,6 +32,7 @@ from bilm.errors import CheckpointError, ConfigError, OutputError, run_command
 from bilm.files.writing import atomic_file, disk_full_message, is_disk_full
 from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
+from bilm.text.lines import LineReader
 from downstream.predictors import records
 from downstream.reports.pages import check_writable
 from downstream.settings.coreference import COREF_FILE
@@ -39,16 +41,10 @@ from downstream.settings.pairs import FIRST_COLUMN, PAIR_FILE, SECOND_COLUMN
 from downstream.settings.sections import CLASSIFIER_FILE, Format
 from downstream.settings.spans import ANSWERER_FILE
 from downstream.settings.tagging import TAGGER_FILE
-from downstream.texts.asked import AskedQuestion, asked_in_lines, read_asked
+from downstream.texts.asked import AskedQuestion, read_asked
 from downstream.texts.labelled import TextColumns, read_texts
 from downstream.texts.pairs import PairColumns, pairs_of_lines, read_pairs
-from downstream.texts.unlabelled import (
-    STANDARD_INPUT,
-    UnlabelledText,
-    lines_of_input,
-    read_unlabelled,
-    unlabelled_lines,
-)
+from downstream.texts.unlabelled import StandardInput, UnlabelledText, read_unlabelled
 
 if TYPE_CHECKING:
     from downstream.predictors.loading import Places
@@ -92,7 +88,7 @@ def _prepare(arguments: argparse.Namespace) -> Callable[[Places, str], str]:
     _check_output(output, (".csv", ".jsonl"))
     if (head / PAIR_FILE).exists():
         return partial(records.classify_pairs, head, _read_pairs(arguments))
-    return partial(_classify, head, _read_texts(arguments))
+    return partial(_classify, head, read_texts(_open_input(arguments), _columns(arguments)))
 
 
 def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
@@ -105,45 +101,42 @@ def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
     check_writable(output)
 
 
-def _read_texts(arguments: argparse.Namespace) -> tuple[str, ...]:
-    if arguments.input == STANDARD:
-        return tuple(_standard_input())
-    return read_texts(
-        arguments.input,
+def _open_input(arguments: argparse.Namespace) -> LineReader:
+    """Return the reader of the input file or of standard input."""
+    if arguments.input != STANDARD:
+        return LineReader(arguments.input)
+    if arguments.format == "parquet":
+        raise ConfigError("standard input cannot be read as parquet; pass the path of the file")
+    return StandardInput(sys.stdin.buffer.read())
+
+
+def _columns(arguments: argparse.Namespace) -> TextColumns:
+    """Return the columns of texts; standard input has one text per line by default."""
+    is_lines = arguments.input == STANDARD and arguments.format is None
+    return TextColumns(
         text_columns=names(arguments.text_columns),
-        file_format=arguments.format,
+        file_format="text" if is_lines else arguments.format,
         header=arguments.header,
     )
 
 
 def _read_unlabelled(arguments: argparse.Namespace) -> list[UnlabelledText]:
     """Read texts as they are in the input, for heads that return offsets."""
-    if arguments.input == STANDARD:
-        return unlabelled_lines(_standard_input())
-    columns = TextColumns(
-        text_columns=names(arguments.text_columns),
-        file_format=arguments.format,
-        header=arguments.header,
-    )
-    return read_unlabelled(arguments.input, columns)
+    return read_unlabelled(_open_input(arguments), _columns(arguments))
 
 
 def _read_pairs(arguments: argparse.Namespace) -> list[tuple[str, str]]:
+    reader = _open_input(arguments)
+    if arguments.input == STANDARD and arguments.format in (None, "text"):
+        return pairs_of_lines(reader)
     columns = PairColumns(arguments.first_column, arguments.second_column)
-    if arguments.input == STANDARD:
-        lines = _standard_input()
-        return list(pairs_of_lines(lines, columns, arguments.format, STANDARD_INPUT))
-    return read_pairs(arguments.input, columns, arguments.format, arguments.header)
+    return read_pairs(reader, columns, arguments.format, arguments.header)
 
 
 def _read_questions(arguments: argparse.Namespace) -> list[AskedQuestion]:
-    if arguments.input == STANDARD:
-        return asked_in_lines(enumerate(_standard_input(), 1), STANDARD_INPUT)
-    return read_asked(arguments.input)
-
-
-def _standard_input() -> Iterator[str]:
-    return lines_of_input(sys.stdin.buffer.read())
+    if arguments.format not in (None, "jsonl"):
+        raise ConfigError(f"--format is {arguments.format}; questions are read only as jsonl")
+    return read_asked(_open_input(arguments))
 
 
 def _classify(directory: Path, texts: Sequence[str], places: Places, suffix: str) -> str:
@@ -213,7 +206,7 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     add(
         "--format",
         choices=get_args(Format),
-        help="format of the input (default: by file extension)",
+        help="format of the input (default: by file extension; for standard input, text)",
     )
     add(
         "--header",

@@ -84,6 +84,10 @@ class LineReader:
         self._max_line_bytes = max_line_bytes
         self._hint = hint
 
+    def open_file(self) -> BinaryIO:
+        """Open the file, which may be compressed; an error if it does not exist."""
+        return open_regular(self.path, CorpusError)
+
     def lines(self) -> Iterator[str]:
         """Yield the lines without line endings (LF or CRLF)."""
         for block in self.blocks():
@@ -144,8 +148,8 @@ class LineReader:
     @contextmanager
     def _open(self, span: Span | None = None) -> Iterator[_Readable]:
         """Open the file, or a span of it, as a stream of decompressed UTF-8."""
-        with open_regular(self.path, CorpusError) as raw:
-            self._raw: BinaryIO = raw
+        with self.open_file() as raw:
+            self._raw = raw
             if span is not None:
                 yield SpanReader(raw, span)
                 return

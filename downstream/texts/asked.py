@@ -7,14 +7,12 @@ ignored. Every error names the file and the line. Does not import torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bilm.errors import CorpusError
 from bilm.files.strict_json import parse_json
 from bilm.text.lines import LineReader
-from bilm.text.records import numbered_lines
+from bilm.text.records import numbered_lines, place_of
 from bilm.text.tables import fields_of
 from downstream.texts.passages import list_items, nonempty_text
 
@@ -29,22 +27,19 @@ class AskedQuestion(NamedTuple):
     id: str | None = None
 
 
-def read_asked(path: Path) -> list[AskedQuestion]:
+def read_asked(reader: LineReader) -> list[AskedQuestion]:
     """Read the questions of a file of JSON lines, plain or compressed."""
-    return asked_in_lines(numbered_lines(LineReader(path)), str(path))
-
-
-def asked_in_lines(lines: Iterable[tuple[int, str]], source: str) -> list[AskedQuestion]:
-    """Read the questions of numbered JSON lines; `source` names them in errors."""
     result = []
-    for number, line in lines:
-        place = f"{source}, line {number}"
+    for number, line in numbered_lines(reader):
+        place = place_of(reader.path, "jsonl", number)
         record = parse_json(line, place, CorpusError)
         [context] = fields_of(record, ("context",), place)
         context = nonempty_text(context, f"{place}: the context")
         result += [AskedQuestion(text, context, name) for text, name in _questions(record, place)]
     if not result:
-        raise CorpusError(f"{source} has no questions; expected JSON lines of context and question")
+        raise CorpusError(
+            f"{reader.path} has no questions; expected JSON lines of context and question"
+        )
     return result
 
 

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bilm.errors import ConfigError, CorpusError
-from bilm.files.reading import open_regular
 from bilm.text.lines import LineReader
 from bilm.text.records import numbered_lines, place_of, read_rows
 from bilm.text.tables import Format, checked_text, format_of
@@ -175,11 +174,11 @@ def read_targets(
 
     `parse` converts the value of the label column, given the name of its place for errors.
     """
-    path = Path(path)
+    reader = LineReader(Path(path))
     names = _Columns(tuple(columns.text_columns), columns.label_column)
-    kind = _format_of(path, columns.file_format)
+    kind = _format_of(reader, columns.file_format)
     texts, targets, numbers = [], [], []
-    for row in _rows(path, names, kind, columns.header):
+    for row in _rows(reader, names, kind, columns.header):
         texts.append(row.text)
         targets.append(parse(row.label, row.place))
         numbers.append(row.number)
@@ -188,35 +187,35 @@ def read_targets(
     return TargetTexts(tuple(texts), tuple(targets), str(path), tuple(numbers), kind)
 
 
-def read_texts(
-    path: Path | str,
-    *,
-    text_columns: Sequence[str] = ("text",),
-    file_format: Format | None = None,
-    header: bool | None = None,
-) -> tuple[str, ...]:
+def read_texts(reader: LineReader, columns: TextColumns) -> tuple[str, ...]:
     """Read texts without labels, as `read_labelled` does; a line of a .txt file is a text."""
-    columns = TextColumns("", text_columns, file_format, header)
-    texts = tuple(row.text for row in text_rows(path, columns))
-    if not texts:
-        raise CorpusError(f"{path} has no rows; expected texts")
-    return texts
+    return tuple(row.text for row in text_rows(reader, columns))
 
 
-def text_rows(path: Path | str, columns: TextColumns) -> Iterator[TextRow]:
-    """Yield the rows of a file without labels; each has a text that is not empty."""
+def text_rows(reader: LineReader, columns: TextColumns) -> Iterator[TextRow]:
+    """Yield the rows of a file without labels; each has a text that is not empty.
+
+    A file without rows is an error.
+    """
     names = _Columns(tuple(columns.text_columns), None)
-    return _rows(Path(path), names, _format_of(Path(path), columns.file_format), columns.header)
+    kind = _format_of(reader, columns.file_format)
+    is_empty = True
+    for row in _rows(reader, names, kind, columns.header):
+        is_empty = False
+        yield row
+    if is_empty:
+        raise CorpusError(f"{reader.path} has no rows; expected texts")
 
 
-def _format_of(path: Path, file_format: Format | None) -> Format:
-    open_regular(path, CorpusError).close()  # report a missing file before an unknown extension
-    return format_of(path) if file_format is None else file_format
+def _format_of(reader: LineReader, file_format: Format | None) -> Format:
+    reader.open_file().close()  # report a missing file before an unknown extension
+    return format_of(reader.path) if file_format is None else file_format
 
 
-def _rows(path: Path, columns: _Columns, kind: Format, header: bool | None) -> Iterator[TextRow]:
-    """Yield the rows of `path`, each with a text that is not empty."""
-    reader = LineReader(path)
+def _rows(
+    reader: LineReader, columns: _Columns, kind: Format, header: bool | None
+) -> Iterator[TextRow]:
+    """Yield the rows of a file, each with a text that is not empty."""
     if kind == "text":
         rows = _plain_rows(reader, columns.label is not None)
     else:

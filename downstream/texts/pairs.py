@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bilm.errors import ConfigError, CorpusError
-from bilm.files.reading import open_regular
 from bilm.text.lines import LineReader
-from bilm.text.records import place_of, read_rows
-from bilm.text.tables import Format, format_of, json_fields
+from bilm.text.records import numbered_lines, place_of, read_rows
+from bilm.text.tables import Format, format_of
 from downstream.texts.labelled import Ids, Placed, label_of, text_of
 
 
@@ -93,9 +92,9 @@ def read_labelled_pairs(
     header: bool | None = None,
 ) -> LabelledPairs:
     """Read a file of labelled pairs; the arguments are those of `read_labelled`."""
-    path = Path(path)
-    kind = _format_of(path, file_format)
-    rows = list(_rows(path, columns, kind, header))
+    reader = LineReader(Path(path))
+    kind = _format_of(reader, file_format)
+    rows = list(_rows(reader, columns, kind, header))
     return LabelledPairs(
         distinct_texts(row.texts for row in rows),
         tuple(row.label for row in rows),
@@ -106,54 +105,54 @@ def read_labelled_pairs(
 
 
 def read_pairs(
-    path: Path | str,
+    reader: LineReader,
     columns: PairColumns,
     file_format: Format | None = None,
     header: bool | None = None,
 ) -> list[tuple[str, str]]:
     """Read a file of pairs without labels."""
-    path = Path(path)
-    return [row.texts for row in _rows(path, columns, _format_of(path, file_format), header)]
+    kind = _format_of(reader, file_format)
+    return [row.texts for row in _rows(reader, columns, kind, header)]
 
 
-def pairs_of_lines(
-    lines: Iterable[str], columns: PairColumns, file_format: Format | None, source: str
-) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of lines: two texts separated by a tab, or JSON objects (`jsonl`)."""
-    if file_format not in (None, "tsv", "jsonl"):
-        raise ConfigError(f"{source} cannot be read as {file_format}; use tsv or jsonl")
-    for number, line in enumerate(lines, 1):
-        place = f"{source}, line {number}"
-        cells: Sequence[Any] = line.split("\t")
-        if file_format == "jsonl":
-            cells = json_fields(line, columns.names, place)
-        elif len(cells) != 2:
+def pairs_of_lines(reader: LineReader) -> list[tuple[str, str]]:
+    """Read lines, each with two texts separated by a tab."""
+    pairs = []
+    for number, line in numbered_lines(reader):
+        place = place_of(reader.path, "text", number)
+        cells = line.split("\t")
+        if len(cells) != 2:
             raise CorpusError(
                 f"{place} has {len(cells)} columns separated by tabs; expected two texts"
             )
-        yield _texts(cells, columns, place)
+        pairs.append(_texts(cells, PairColumns("1", "2"), place))
+    if not pairs:
+        raise CorpusError(f"{reader.path} has no rows; expected pairs of texts")
+    return pairs
 
 
-def _format_of(path: Path, file_format: Format | None) -> Format:
-    open_regular(path, CorpusError).close()  # report a missing file before an unknown extension
-    kind = format_of(path) if file_format is None else file_format
+def _format_of(reader: LineReader, file_format: Format | None) -> Format:
+    reader.open_file().close()  # report a missing file before an unknown extension
+    kind = format_of(reader.path) if file_format is None else file_format
     if kind == "text":
         raise CorpusError(
-            f"{path} is read as plain text, which has no columns; use csv, tsv, jsonl, json or "
-            "parquet (--format)"
+            f"{reader.path} is read as plain text, which has no columns; use csv, tsv, jsonl, json "
+            "or parquet (--format)"
         )
     return kind
 
 
-def _rows(path: Path, columns: PairColumns, kind: Format, header: bool | None) -> Iterator[_Row]:
+def _rows(
+    reader: LineReader, columns: PairColumns, kind: Format, header: bool | None
+) -> Iterator[_Row]:
     is_empty = True
-    for number, values in read_rows(LineReader(path), kind, columns.names, header):
+    for number, values in read_rows(reader, kind, columns.names, header):
         is_empty = False
-        place = place_of(path, kind, number)
+        place = place_of(reader.path, kind, number)
         label = "" if columns.label is None else label_of(values[2], place)
         yield _Row(number, _texts(values, columns, place), label)
     if is_empty:
-        raise CorpusError(f"{path} has no rows; expected pairs of texts")
+        raise CorpusError(f"{reader.path} has no rows; expected pairs of texts")
 
 
 def _texts(values: Sequence[Any], columns: PairColumns, place: str) -> tuple[str, str]:

@@ -8,16 +8,27 @@ Cost: one pass over the file; the texts are kept in memory. Does not import torc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 from bilm.errors import CorpusError
-from bilm.text.tables import checked_text
+from bilm.text.lines import LineReader
 from downstream.texts.json_words import checked_words
 from downstream.texts.labelled import TextColumns, text_rows
 
-STANDARD_INPUT = "standard input"
+
+class StandardInput(LineReader):
+    """Reads the bytes of standard input as if they were a file; errors name "standard input"."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(Path("standard input"))
+        self._content = content
+
+    def open_file(self) -> BinaryIO:
+        """Open the bytes."""
+        return BytesIO(self._content)
 
 
 @dataclass(frozen=True)
@@ -37,10 +48,10 @@ class UnlabelledText:
         return self.text if self.words is None else self.words
 
 
-def read_unlabelled(path: Path | str, columns: TextColumns) -> list[UnlabelledText]:
+def read_unlabelled(reader: LineReader, columns: TextColumns) -> list[UnlabelledText]:
     """Read the texts of a file; several columns are joined by a space, without empty cells."""
     texts = []
-    for row in text_rows(path, columns):
+    for row in text_rows(reader, columns):
         words = None
         if all(isinstance(cell, tuple) for cell in row.cells):
             every = [word for cell in row.cells for word in cell]
@@ -51,36 +62,4 @@ def read_unlabelled(path: Path | str, columns: TextColumns) -> list[UnlabelledTe
                 "cannot be joined. Use one of them for all columns"
             )
         texts.append(UnlabelledText(row.joined, row.place, words))
-    if not texts:
-        raise CorpusError(f"{path} has no rows; expected texts")
     return texts
-
-
-def lines_of_input(data: bytes) -> Iterator[str]:
-    """Yield the lines of standard input; a byte order mark and empty lines at its end are removed.
-
-    As in files, a line without text, a NUL, and bytes that are not UTF-8 are errors.
-    """
-    try:
-        text = data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as e:
-        bad = data.count(b"\n", 0, e.start) + 1
-        raise CorpusError(f"{STANDARD_INPUT}, line {bad} is not UTF-8; convert it") from None
-    lines = text.replace("\r\n", "\n").split("\n")  # and not at U+2028, as `str.splitlines` does
-    while lines and not lines[-1].strip():
-        lines.pop()
-    if not lines:
-        raise CorpusError(f"{STANDARD_INPUT} is empty; expected one text per line")
-    for number, line in enumerate(lines, 1):
-        place = f"{STANDARD_INPUT}, line {number}"
-        if not line.strip():
-            raise CorpusError(f"{place} is empty; remove it")
-        yield checked_text(line, place)
-
-
-def unlabelled_lines(lines: Iterable[str]) -> list[UnlabelledText]:
-    """Return the lines of standard input as texts."""
-    return [
-        UnlabelledText(line, f"{STANDARD_INPUT}, line {number}")
-        for number, line in enumerate(lines, 1)
-    ]

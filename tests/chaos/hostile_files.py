@@ -16,12 +16,13 @@ from typing import NamedTuple
 from bilm.corpus.reader import Corpus
 from bilm.parity import compare
 from bilm.pretrained.model_directory import PretrainedBiLm
+from bilm.text.lines import LineReader
 from bilm.text.vocabulary import Vocabulary
 from bilm.training.config import load_config
 from data_tools.reading.chunks import find_inputs
 from downstream.classifier import TextClassifier
 from downstream.features.word_vectors import WordVectors, vectors_digest
-from downstream.texts.labelled import read_texts
+from downstream.texts.labelled import TextColumns, read_texts
 from tests.chaos.readable_files import LINK_FREE_DIRECTORIES, READABLE_FILES, ReadableFile
 from tests.chaos.sandbox import (
     Sandbox,
@@ -121,7 +122,8 @@ def _path_readers(sandbox: Sandbox) -> Iterator[tuple[str, Callable[[str], objec
     yield "Vocabulary.read", lambda name: Vocabulary.read(Path(name))
     yield "vectors_digest", vectors_digest
     yield "WordVectors.read", WordVectors.read
-    yield "read_texts", lambda name: read_texts(name, file_format="text")
+    columns = TextColumns(file_format="text")
+    yield "read_texts", lambda name: read_texts(LineReader(Path(name)), columns)
     yield "find_inputs", lambda name: find_inputs([name], "text", "--input")
     yield "TextClassifier", TextClassifier.from_pretrained
     yield "compare", lambda name: compare(Path(name))

@@ -177,6 +177,8 @@ def test_predict_command_reads_files_and_standard_input(
     assert capsys.readouterr().out == written
     with pytest.raises(ConfigError, match=r"must end in \.jsonl"):
         predict([*common, "-", "--output", str(place / "out.csv")])
+    with pytest.raises(ConfigError, match="--format is csv; questions are read only as jsonl"):
+        predict([*common, "-", "--output", "-", "--format", "csv"])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"context": "a"}')))
     with pytest.raises(CorpusError, match="standard input, line 1 has no question"):
         predict([*common, "-", "--output", "-"])

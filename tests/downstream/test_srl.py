@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bilm.embedding.embedder import Embedder
-from bilm.errors import CheckpointError, CorpusError
+from bilm.errors import CheckpointError, ConfigError, CorpusError
 from downstream import RoleLabeler, Tagger
 from downstream.predict import main as predict
 from downstream.srl import main
@@ -61,6 +61,13 @@ def test_predict_command_reads_standard_input(
     predict(["--head", str(place / "report"), "--input", "-", "--output", "-"])
     record = json.loads(capsys.readouterr().out)
     assert [frame["predicate"]["text"] for frame in record["frames"]] == ["sat", "ran"]
+    data = json.dumps({"text": ["cat", "sat", "mat", "ran", "on"]}).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    arguments = ["--head", str(place / "report"), "--input", "-", "--output", "-"]
+    predict([*arguments, "--format", "jsonl"])
+    assert json.loads(capsys.readouterr().out) == record
+    with pytest.raises(ConfigError, match="standard input cannot be read as parquet"):
+        predict([*arguments, "--format", "parquet"])
 
 
 def test_offsets_do_not_depend_on_the_kind_of_input(

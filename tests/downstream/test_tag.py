@@ -138,7 +138,7 @@ def test_predict_command_reads_files_and_standard_input(
     assert records[1]["words"][1] == {"word": "second", "start": 2, "end": 8, "tag": "B-LOC"}
     with pytest.raises(ConfigError, match=r"must end in \.jsonl or \.tsv"):
         predict([*common, "-", "--output", str(place / "out.csv")])
-    bad = {b"": "is empty", b"a\n\nb": "line 2 is empty", b"\xff": "line 1 is"}
+    bad = {b"": "has no rows", b"a\n\nb": "line 2 is empty", b"\xff": "line 1 is"}
     bad |= {b"a\nPe\0ter x\n": "line 2 contains a NUL"}
     for data, message in bad.items():
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bilm.errors import CorpusError
+from bilm.text.lines import LineReader
 from downstream.texts.asked import AskedQuestion, read_asked
 
 
@@ -15,7 +16,7 @@ def test_reads_all_forms_of_questions(tmp_path: Path) -> None:
         '{"context": "a cat", "qas": [{"id": "7", "question": "Who?"}, {"question": "How?"}]}',
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(lines), "utf-8")
-    assert read_asked(tmp_path / "a.jsonl") == [
+    assert read_asked(LineReader(tmp_path / "a.jsonl")) == [
         AskedQuestion("Who?", "a cat"),
         AskedQuestion("Where?", "a\u2028mat"),
         AskedQuestion("What?", "a\u2028mat"),
@@ -44,4 +45,4 @@ def test_reads_all_forms_of_questions(tmp_path: Path) -> None:
 def test_rejects_bad_lines(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.jsonl").write_text(text, "utf-8")
     with pytest.raises(CorpusError, match=message):
-        read_asked(tmp_path / "a.jsonl")
+        read_asked(LineReader(tmp_path / "a.jsonl"))

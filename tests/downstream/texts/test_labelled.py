@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from bilm.errors import BilmError, CorpusError
-from downstream.texts.labelled import digest_of, read_labelled, read_texts
+from bilm.text.lines import LineReader
+from downstream.texts.labelled import TextColumns, digest_of, read_labelled, read_texts
 
 
 def write(path: Path, text: str) -> Path:
@@ -58,7 +59,7 @@ def test_reads_plain_lines_and_other_extensions(tmp_path: Path) -> None:
     data = read_labelled(path, file_format="text")
     assert data.labels == ("4", "0")
     assert data.texts == ("a good film", "a bad film")
-    assert read_texts(path, file_format="text")[0] == "4 a good film"
+    assert read_texts(LineReader(path), TextColumns(file_format="text"))[0] == "4 a good film"
     tabs = read_labelled(write(tmp_path / "tabs.txt", "pos\ta good film\nneg  bad\n"))
     assert (tabs.labels, tabs.texts) == (("pos", "neg"), ("a good film", "bad"))
 
@@ -194,14 +195,14 @@ def test_reads_parquet(tmp_path: Path) -> None:
     parquet.write_table(table, path)
     data = read_labelled(path, text_columns=("text", "more"))
     assert (data.labels, data.texts) == (("1", "0"), ("one a b", "c"))
-    assert read_texts(path, text_columns=("3",)) == ("a b", "c")
+    assert read_texts(LineReader(path), TextColumns(text_columns=("3",))) == ("a b", "c")
     with pytest.raises(CorpusError, match=r"a\.parquet, row 2: the text is empty"):
         read_labelled(path)
 
 
 def test_reads_array_of_strings_as_texts(tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", '["one", "two"]')
-    assert read_texts(path) == ("one", "two")
+    assert read_texts(LineReader(path), TextColumns()) == ("one", "two")
     with pytest.raises(CorpusError, match="item 1 is 'one'; expected a JSON object"):
         read_labelled(path)
 

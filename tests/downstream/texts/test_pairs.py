@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bilm.errors import BilmError, ConfigError, CorpusError
-from bilm.text.tables import Format
+from bilm.errors import ConfigError, CorpusError
+from bilm.text.lines import LineReader
 from downstream.texts.pairs import (
     PairColumns,
     distinct_texts,
@@ -15,6 +15,7 @@ from downstream.texts.pairs import (
     read_labelled_pairs,
     read_pairs,
 )
+from downstream.texts.unlabelled import StandardInput
 
 COLUMNS = PairColumns("sentence1", "sentence2", "label")
 TEXTS = PairColumns("sentence1", "sentence2")
@@ -54,7 +55,7 @@ def test_reads_every_format(tmp_path: Path, name: str) -> None:
     assert (data.pairs.first.tolist(), data.pairs.second.tolist()) == ([0, 2, 0], [1, 0, 1])
     assert data.labels == ("x", "y", "y")
     assert [data.both(i) for i in range(len(data))] == [row[:2] for row in ROWS]
-    assert read_pairs(path, TEXTS) == [row[:2] for row in ROWS]
+    assert read_pairs(LineReader(path), TEXTS) == [row[:2] for row in ROWS]
     expected = {"a.csv": "line 3", "a.tsv.gz": "line 3", "a.jsonl": "line 2"}
     unit = {"a.json.gz": "item 2", "a.parquet": "row 2"}
     assert data.place(1) == f"{path}, {(expected | unit)[name]}"
@@ -100,32 +101,31 @@ def test_rejects_invalid_files(tmp_path: Path, name: str, text: str, message: st
 
 def test_rejects_missing_file_and_equal_columns(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"cannot read .*no\.xyz"):
-        read_pairs(tmp_path / "no.xyz", TEXTS)
+        read_pairs(LineReader(tmp_path / "no.xyz"), TEXTS)
     with pytest.raises(ConfigError, match="'a', 'a'; they must be different"):
         PairColumns("a", "a")
     with pytest.raises(ConfigError, match="must be different"):
         PairColumns("a", "", "label")
 
 
-def test_lines_are_tabs_or_json() -> None:
-    assert list(pairs_of_lines(["a b\tc"], TEXTS, None, "stdin")) == [("a b", "c")]
-    line = '{"sentence1": "a", "sentence2": "b"}'
-    assert list(pairs_of_lines([line], TEXTS, "jsonl", "stdin")) == [("a", "b")]
+def test_lines_are_two_texts() -> None:
+    assert pairs_of_lines(StandardInput(b"a b\tc\r\nd\te\n\n")) == [("a b", "c"), ("d", "e")]
+    line = b'{"sentence1": "a", "sentence2": "b"}'
+    assert read_pairs(StandardInput(line), TEXTS, "jsonl") == [("a", "b")]
 
 
 @pytest.mark.parametrize(
-    ("line", "file_format", "message"),
+    ("line", "message"),
     [
-        ("a", None, "stdin, line 1 has 1 columns"),
-        ("a\tb\tc", "tsv", "stdin, line 1 has 3 columns"),
-        ("a\t ", None, "stdin, line 1: the text is empty"),
-        ("{}", "jsonl", "stdin, line 1 has no field 'sentence1'"),
-        ("a\tb", "csv", "stdin cannot be read as csv"),
+        (b"", "standard input has no rows"),
+        (b"a", "standard input, line 1 has 1 columns"),
+        (b"a\tb\tc", "standard input, line 1 has 3 columns"),
+        (b"a\t ", "standard input, line 1: the text is empty"),
     ],
 )
-def test_rejects_invalid_lines(line: str, file_format: Format | None, message: str) -> None:
-    with pytest.raises(BilmError, match=message):
-        list(pairs_of_lines([line], TEXTS, file_format, "stdin"))
+def test_rejects_invalid_lines(line: bytes, message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        pairs_of_lines(StandardInput(line))
 
 
 def test_no_pairs_have_no_texts() -> None:
