@@ -1,17 +1,23 @@
-"""Stages of an experiment: commands that run once, and whose output and cost are recorded."""
+"""Stages of an experiment: commands that run once, and whose output and cost are recorded.
+
+If the experiment is killed, the system ends its commands too (on Linux), so that a second run of
+the experiment is not disturbed by them.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
-from bilm.distributed.process import peak_memory_bytes
+from bilm.distributed.process import die_with_parent, peak_memory_bytes
 from bilm.errors import ConfigError, CorpusError
 from bilm.files.reading import sha256_of
 from bilm.files.strict_json import read_json
@@ -53,7 +59,11 @@ class Stages:
         start = time.monotonic()
         with log.open("ab") as errors:
             process = subprocess.Popen(
-                _executable(words), stdout=subprocess.PIPE, stderr=errors, env=_environment()
+                _executable(words),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=_environment(),
+                preexec_fn=partial(die_with_parent, signal.SIGTERM),
             )
             assert process.stdout is not None
             output = process.stdout.read().decode()

@@ -8,7 +8,6 @@ not import torch.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -18,15 +17,15 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 
+from bilm.distributed.process import die_with_parent
 from bilm.distributed.signals import STOP_SIGNALS
 from bilm.errors import LOST_RANK_EXIT_CODE, STOPPED_EXIT_CODE, USER_ERROR_EXIT_CODE, run_command
 
 _STOP_SECONDS = 600.0  # after which ranks that have been asked to stop are killed
 
 _POLL_SECONDS = 0.1
-
-_PR_SET_PDEATHSIG = 1  # from <sys/prctl.h>
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def main() -> int:
             command,
             env=job.variables(local_rank),
             stdin=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent,
+            preexec_fn=partial(die_with_parent, signal.SIGKILL),
         )
         for local_rank in range(job.num_ranks)
     ]
@@ -118,12 +117,6 @@ def _signal(ranks: list[subprocess.Popen[bytes]], number: signal.Signals) -> Non
     for rank in ranks:
         if rank.poll() is None:
             rank.send_signal(number)
-
-
-def _die_with_parent() -> None:
-    """Let the system kill this rank if its parent is killed, so that nothing trains unobserved."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The settings of this process: its rank numbers, its share of the cores, and its memory.
+"""The settings of this process: its rank numbers, its share of the cores, its memory, its end.
 
 Also the name of the processor, for reports.
 
@@ -11,6 +11,7 @@ import ctypes
 import os
 import platform
 import resource
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from pathlib import Path
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -4, -8
 
 HEAP_STEP_BYTES = 64 << 20
+
+_PR_SET_PDEATHSIG = 1  # from <sys/prctl.h>
 
 # How often a thread of GNU OpenMP checks a barrier before it sleeps. By default it spins for
 # milliseconds, also when the thread that it waits for has no core, so that a second process on the
@@ -159,6 +162,15 @@ def release_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def die_with_parent(number: signal.Signals) -> None:
+    """Let the system send a signal to this process if its parent is killed (only on Linux).
+
+    This is for `preexec_fn` of subprocesses, so that nothing runs on unobserved.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
 
 
 def peak_memory_bytes(usage: resource.struct_rusage | None = None) -> int:

@@ -8,16 +8,18 @@ that one ends. Needs root, iproute2 and util-linux; `drop_packets` also needs nf
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import psutil
+
+from bilm.distributed.process import die_with_parent
 
 PROGRAMS = {
     "ip": "iproute2",
@@ -78,7 +80,7 @@ class Machine:
             text=True,
             env=_environment(),
             start_new_session=True,  # without the signals of the terminal, such as Ctrl-C
-            preexec_fn=_end_with_parent,
+            preexec_fn=partial(die_with_parent, signal.SIGKILL),
         )
         assert self._outer.stdout is not None
         assert self._outer.stderr is not None
@@ -184,9 +186,3 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> fl
 
 def _namespace_of(process: int) -> str:
     return str(Path(f"/proc/{process}/ns/pid").readlink())
-
-
-def _end_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CorpusError
 from experiments.stages import Stages
+from tests.chaos.jobs import still_running
+from tests.cluster.machines import wait_until
 
 APPEND = "import sys; open(sys.argv[1], 'a').write('once '); print('output')"
 
@@ -46,3 +52,18 @@ def test_failed_stage_reports_its_log_and_is_not_recorded(tmp_path: Path) -> Non
     for _ in range(2):
         with pytest.raises(CorpusError, match=r"stage a exited with 3(.|\n)*the reason"):
             Stages(tmp_path).run("a", ["python", "-c", code])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals orphans")
+def test_killed_experiment_ends_its_commands(tmp_path: Path) -> None:
+    wait = "import os, sys, time; print(os.getpid(), file=sys.stderr, flush=True); time.sleep(600)"
+    code = (
+        "import sys; from pathlib import Path; from experiments.stages import Stages; "
+        "Stages(Path(sys.argv[1])).run('a', ['python', '-c', sys.argv[2]])"
+    )
+    log = tmp_path / "stages" / "a.log"
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path), wait]) as experiment:
+        wait_until(lambda: log.is_file() and "\n" in log.read_text(), 120, "the command")
+        command = psutil.Process(int(log.read_text()))
+        experiment.send_signal(signal.SIGTERM)
+        wait_until(lambda: not still_running([command]), 60, "the end of the command")
