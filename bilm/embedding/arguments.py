@@ -86,7 +86,7 @@ def mix_options(given: Mapping[str, Any]) -> MixOptions:
         elif name == "initial_weights":
             _check_weights(name, value)
         else:
-            _real(name, value)
+            rate(name, value)
     return cast(MixOptions, {**DEFAULT_MIX, **given})
 
 
@@ -108,5 +108,5 @@ def _check_weights(name: str, values: Any) -> None:
         raise TypeError(f"{name} is {shown(values)}; it must be a list of numbers, one per layer")
     for i, value in enumerate(values):
         number = value.item() if isinstance(value, Tensor) and value.ndim == 0 else value
-        if math.isnan(_real(f"{name}[{i}]", number)):
-            raise ConfigError(f"{name}[{i}] is nan; it must be a number")
+        if not math.isfinite(_real(f"{name}[{i}]", number)):
+            raise ConfigError(f"{name}[{i}] is {number}; it must be finite")

@@ -66,8 +66,9 @@ class Elmo(nn.Module):
         keep_boundaries: keep the vectors of the tokens `<S>` and `</S>` around each sentence.
         state: the LSTM state at the beginning of a sentence; see `Embedder.embed`. With "carry",
             the sentence in row i of a batch starts from the state after row i of the last batch.
-            Gradients stop there.
-        save_frozen: include the weights of a frozen biLM in the state dict.
+            Gradients stop there. With "warm", the first reading of a sentence is a constant.
+        save_frozen: include the weights of a frozen biLM in the state dict. Becomes true when
+            `load_state_dict` has replaced them.
         mix: `dropout` (0.5 by default), `layer_norm` (False), `penalty` (1e-3) and
             `initial_weights` of every mix; see `ScalarMix`.
     """
@@ -145,22 +146,35 @@ class Elmo(nn.Module):
         `sentences` are lists or arrays of words, raw strings if the model has a tokenizer, or the
         result of `prepare`.
         """
-        if torch.compiler.is_compiling():
-            from bilm.embedding.uncompiled import layers_of
-
-            layers, mask = layers_of(self, sentences)
-        else:
-            layers, mask = self.layers(sentences)
+        layers, mask = self.layers(sentences)
+        is_word = _without_boundaries(mask) if self.preparer.keep_boundaries else mask
         outputs = []
         for module in self.mixes:
             mix = cast(ScalarMix, module)
-            outputs.append(mix(layers, mask).to(mix.gamma.dtype))  # (sentences, words, dim)
+            mixed = mix(layers, mask, is_word)  # (sentences, words, dim)
+            outputs.append(mixed.to(mix.gamma.dtype))
         return ElmoOutput(outputs, mask)
 
     def layers(self, sentences: Sentences) -> tuple[list[Tensor], Tensor]:
-        """Return all layers (sentences, words, dim), the token encoder's first, and the mask."""
-        batch = sentences if isinstance(sentences, PreparedBatch) else self.prepare(sentences)
+        """Return all layers (sentences, words, dim), the token encoder's first, and the mask.
+
+        They are zero at padding.
+        """
+        if torch.compiler.is_compiling():
+            from bilm.embedding.uncompiled import run_uncompiled
+
+            return cast(tuple[list[Tensor], Tensor], run_uncompiled(self.layers, sentences))
+        if isinstance(sentences, PreparedBatch):
+            batch = sentences
+            self.preparer.check(batch)
+        else:
+            batch = self.prepare(sentences)
         weight = next(self.model.parameters())
+        if weight.is_meta:
+            raise ConfigError(
+                "the biLM is on the meta device, so it has no weights; create Elmo outside of "
+                '`torch.device("meta")`, and do not move it there'
+            )
         batch = batch.to(weight.device)
         inputs = (batch.words.long(), batch.inverse)
         with torch.set_grad_enabled(self.trainable and torch.is_grad_enabled()):
@@ -175,7 +189,7 @@ class Elmo(nn.Module):
                         for places, x in zip(batch.places, own, strict=True)
                     ],
                     dim=-1,
-                )  # (sentences, words, dim)
+                ).masked_fill(~batch.mask.unsqueeze(-1), 0.0)  # (sentences, words, dim)
                 for own in zip(*by_direction, strict=True)
             ]
         return layers, batch.mask
@@ -269,7 +283,15 @@ class Elmo(nn.Module):
                     errors.append(problem)
                 else:
                     self._frozen = self._frozen.with_weights(weights)
+                    self.save_frozen = True
         super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def _without_boundaries(mask: Tensor) -> Tensor:
+    """Return the mask (sentences, tokens) of sentences with boundary tokens without these."""
+    followed = torch.zeros_like(mask)
+    followed[:, 1:-1] = mask[:, 2:]  # the end of a sentence is followed by padding or nothing
+    return followed
 
 
 def _trainable(bilm: BiLm, is_copied: bool) -> BiLm:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from bilm.embedding.words import Words, check_vocabulary, encoder_input, with_boundaries, words_of
+from bilm.errors import ConfigError
 from bilm.model.config import ModelConfig
 from bilm.model.devices import copy_to_device
 from bilm.text.characters import BEGIN_SENTENCE_WORD, END_SENTENCE_WORD
@@ -25,6 +26,8 @@ from bilm.text.tokenizers import Tokenizer
 from bilm.text.vocabulary import Vocabulary
 
 Ints = npt.NDArray[np.int64]
+
+_PREPARE = "pass the result of `prepare` of the same module"
 
 
 class PreparedBatch(NamedTuple):
@@ -37,11 +40,17 @@ class PreparedBatch(NamedTuple):
     places: Tensor  # (directions, sentences, width): time step * rows + row of each vector
     mask: Tensor  # (sentences, width): true for words, false for padding
 
-    def to(self, device: torch.device | str) -> PreparedBatch:
-        """Return the batch on `device`."""
+    def to(self, device: torch.device | str, non_blocking: bool = True) -> PreparedBatch:
+        """Return the batch on `device`.
+
+        The host does not wait for copies from its memory. `non_blocking` is for other copies.
+        """
         target = torch.device(device)
         return PreparedBatch(
-            *(copy_to_device(x, target) if x.is_cpu else x.to(target) for x in self)
+            *(
+                copy_to_device(x, target) if x.is_cpu else x.to(target, non_blocking=non_blocking)
+                for x in self
+            )
         )
 
 
@@ -66,6 +75,10 @@ class Preparer:
 
     def __call__(self, sentences: Sequence[Words | str] | npt.NDArray[Any]) -> PreparedBatch:
         """Prepare lists or arrays of words, or raw strings if the model has a tokenizer."""
+        if torch.compiler.is_compiling():
+            from bilm.embedding.uncompiled import run_uncompiled
+
+            return cast(PreparedBatch, run_uncompiled(self, sentences))
         words = words_of(sentences, self.tokenizer, "Elmo")
         tokens = [with_boundaries(sentence) for sentence in words]
         own_lengths = np.array([len(sentence) for sentence in tokens], np.int64)
@@ -89,6 +102,21 @@ class Preparer:
             places=torch.from_numpy(places[:directions]),  # (directions, sentences, width)
             mask=torch.from_numpy(mask),  # (sentences, width)
         )
+
+    def check(self, batch: PreparedBatch) -> None:
+        """Reject a batch of another type, or of a preparer with other boundaries."""
+        for name in ("words", "inverse", "lengths", "order", "places"):
+            tensor = getattr(batch, name)
+            if tensor.is_floating_point() or tensor.dtype == torch.bool:
+                raise TypeError(f"{name} of the batch is of type {tensor.dtype}; {_PREPARE}")
+        if batch.mask.dtype != torch.bool:
+            raise TypeError(f"mask of the batch is of type {batch.mask.dtype}; {_PREPARE}")
+        width = batch.inverse.shape[2] - (0 if self.keep_boundaries else 2)
+        if len(batch.mask) > 0 and batch.mask.shape[1] != width:
+            raise ConfigError(
+                f"the batch was prepared with keep_boundaries={not self.keep_boundaries}, but this "
+                f"module has keep_boundaries={self.keep_boundaries}; {_PREPARE}"
+            )
 
     def _places(self, lengths: Ints, order: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Return where the vectors of each sentence are, and which of them exist."""

@@ -20,6 +20,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 import torch
 from torch import Tensor
 
+from bilm.embedding.arguments import integer
 from bilm.embedding.encoded_words import MAX_WORDS_PER_CALL, EncodedWords
 from bilm.embedding.sentence_batches import length_batches, windows
 from bilm.embedding.words import with_boundaries
@@ -93,6 +94,8 @@ class SentenceReader:
         precision: Precision = "float32",
     ) -> None:
         check_precision(precision)
+        if not isinstance(limits, Limits):
+            raise TypeError(f"limits is {limits!r:.60}; it must be a Limits")
         self.pretrained = pretrained
         self.limits = limits
         self.device = choose_device(device)
@@ -113,7 +116,7 @@ class SentenceReader:
 
     def _check_state(self, state: StateMode, batch_size: int) -> None:
         check_state(state)
-        if batch_size < 1:
+        if integer("batch_size", batch_size) < 1:
             raise ValueError(f"batch_size is {batch_size}; it must be at least 1")
 
     def _read_all(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from numbers import Integral
 from typing import Any
 
@@ -31,6 +31,8 @@ def words_of(
     """
     if isinstance(sentences, str):
         raise TypeError(f"{function} takes a list of sentences; for one sentence, pass [sentence]")
+    if not isinstance(sentences, Iterable) or isinstance(sentences, Mapping | Set):
+        raise TypeError(f"{function} takes a list of sentences; got {sentences!r:.60}")
     for i, sentence in enumerate(sentences):
         if isinstance(sentence, np.ndarray):
             sentence = sentence.tolist()

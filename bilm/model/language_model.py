@@ -180,11 +180,13 @@ def shape_only_model(config: ModelConfig, vocabulary_size: int | None) -> BiLm:
 def allocate(model: BiLm) -> BiLm:
     """Allocate uninitialized weights for a model from `shape_only_model`, and return it.
 
+    They are in host memory and in float32, regardless of PyTorch's default device and type.
     `Module.to_empty` would import sympy.
     """
     for module in model.modules():
         for name, weight in list(module.named_parameters(recurse=False)):
-            setattr(module, name, nn.Parameter(torch.empty(weight.shape, dtype=weight.dtype)))
+            own = torch.empty(weight.shape, dtype=torch.float32, device="cpu")
+            setattr(module, name, nn.Parameter(own))
     if model.config.softmax.tied_to_input and model.softmax is not None:
         # The loop has allocated two tensors for the tied weight.
         model.softmax.weight = cast(WordEmbedding, model.encoder).weight

@@ -23,8 +23,7 @@ class ScalarMix(nn.Module):
         initial_weights: one number per layer, before the softmax; by default zeros, which gives the
             plain average.
         layer_norm: first normalize each layer to mean 0 and variance 1. As in the original, this is
-            one mean and one variance over all unmasked elements of the batch, without learned
-            parameters.
+            one mean and one variance over all words of the batch, without learned parameters.
         dropout: the share of the mixed vector that is set to zero in training.
         penalty: the lambda of `regularization()`.
     """
@@ -59,32 +58,43 @@ class ScalarMix(nn.Module):
         self.dropout = dropout
         self.penalty = penalty
 
-    def forward(self, layers: Tensor | Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        layers: Tensor | Sequence[Tensor],
+        mask: Tensor | None = None,
+        is_word: Tensor | None = None,
+    ) -> Tensor:
         """Mix `layers`; `mask` (..., words) is true for words and false for padding.
 
-        The output is zero at padding. Boundary tokens must be removed beforehand.
+        The output is zero at padding. If `layers` contain boundary tokens, `is_word` (..., words)
+        is false for them and for padding; they are excluded from the statistics of `layer_norm`.
         """
         if len(layers) != len(self.weights):
             raise ValueError(f"got {len(layers)} layers; the mix has {len(self.weights)}")
         shares = F.softmax(self.weights, dim=0)
+        is_word = mask if is_word is None else is_word
         mixed: Tensor | float = 0.0
         for share, layer in zip(shares, layers, strict=True):
-            mixed = mixed + share * (_batch_norm(layer, mask) if self.layer_norm else layer)
+            mixed = mixed + share * (_batch_norm(layer, is_word) if self.layer_norm else layer)
         assert isinstance(mixed, Tensor)
         if mask is not None:
             mixed = mixed.masked_fill(~mask.unsqueeze(-1), 0.0)
         return F.dropout(self.gamma * mixed, self.dropout, self.training)
 
     def regularization(self) -> Tensor:
-        """Return `lambda * ||w||^2`, to be added to the loss.
+        """Return `lambda * ||w||^2`, to be added to the loss; 0 if the weights are not trained.
 
         It applies to the weights, not to gamma, and pulls them towards the plain average.
         """
+        if not self.weights.requires_grad:
+            return self.weights.new_zeros(())
         return self.penalty * self.weights.square().sum()
 
 
-def _batch_norm(layer: Tensor, mask: Tensor | None) -> Tensor:
-    """Normalize by one mean and one biased variance of all unmasked elements."""
-    elements = layer if mask is None else layer[mask]
+def _batch_norm(layer: Tensor, is_word: Tensor | None) -> Tensor:
+    """Normalize by one mean and one biased variance of all elements of words."""
+    elements = layer if is_word is None else layer[is_word]
+    if elements.numel() == 0:
+        return layer
     variance, mean = torch.var_mean(elements, correction=0)
     return (layer - mean) * torch.rsqrt(variance + 1e-12)

@@ -65,9 +65,11 @@ def test_rejects_values_of_other_types(options: dict[str, Any], message: str) ->
     ("options", "message"),
     [
         ({"num_outputs": -1}, "num_outputs is -1; it must be at least 1"),
-        ({"initial_weights": [0, float("nan"), 0]}, "initial_weights[1] is nan; it must be a"),
+        ({"initial_weights": [0, float("nan"), 0]}, "initial_weights[1] is nan; it must be finite"),
+        ({"initial_weights": [0, 0, float("-inf")]}, "initial_weights[2] is -inf; it must be fin"),
         ({"initial_weights": [0.0, 1.0]}, "initial_weights has 2 numbers; it must have 3"),
-        ({"dropout": float("nan")}, "dropout is nan; it must be at least 0 and below 1"),
+        ({"dropout": float("nan")}, "dropout is nan; it must be finite and at least 0"),
+        ({"penalty": float("inf")}, "penalty is inf; it must be finite and at least 0"),
     ],
     ids=str,
 )

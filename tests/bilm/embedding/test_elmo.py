@@ -128,6 +128,44 @@ def test_layer_norm_excludes_padding_and_boundaries() -> None:
     torch.testing.assert_close(words.mean(), torch.tensor(0.0), atol=1e-5, rtol=0)
     torch.testing.assert_close(words.var(correction=0), torch.tensor(1.0), atol=1e-4, rtol=0)
     assert isinstance(elmo.mixes[0], ScalarMix)
+    with_boundaries = Elmo(
+        tiny(),
+        layer_norm=True,
+        dropout=0.0,
+        keep_boundaries=True,
+        initial_weights=[-50.0, -50.0, 50.0],
+    )
+    (kept,), kept_mask = with_boundaries(SENTENCES)
+    torch.testing.assert_close(kept[:, 1:-1][mask], words, atol=1e-5, rtol=1e-5)
+    assert (kept[kept_mask] != 0).all()
+
+
+@pytest.mark.parametrize("keep_boundaries", [False, True])
+def test_layers_are_zero_at_padding(keep_boundaries: bool) -> None:
+    layers, mask = Elmo(tiny(), keep_boundaries=keep_boundaries).layers(SENTENCES)
+    assert not mask.all()
+    assert all((layer[~mask] == 0).all() and (layer[mask] != 0).any() for layer in layers)
+
+
+def test_rejects_batches_of_other_preparers() -> None:
+    elmo, other = Elmo(tiny()), Elmo(tiny(), keep_boundaries=True)
+    with pytest.raises(ConfigError, match=r"keep_boundaries=True, but this module has .*=False"):
+        elmo(other.prepare(SENTENCES))
+    with pytest.raises(ConfigError, match=r"keep_boundaries=False, but this module has .*=True"):
+        other(elmo.prepare(SENTENCES))
+    batch = elmo.prepare(SENTENCES)
+    with pytest.raises(TypeError, match=r"words of the batch is of type torch.float32; pass the"):
+        elmo(batch._replace(words=batch.words.float()))
+    with pytest.raises(TypeError, match=r"mask of the batch is of type torch.int64; pass the"):
+        elmo(batch._replace(mask=batch.mask.long()))
+
+
+def test_penalty_of_weights_that_are_not_trained_is_zero() -> None:
+    elmo = Elmo(tiny(), num_outputs=2, penalty=0.1, initial_weights=[1.0, 2.0, 3.0])
+    elmo.mixes[0].requires_grad_(False)
+    torch.testing.assert_close(elmo.penalty(), torch.tensor(0.1 * 14.0))
+    elmo.requires_grad_(False)
+    assert elmo.penalty().item() == 0.0
 
 
 def test_dropout_only_in_training() -> None:
@@ -285,7 +323,7 @@ def test_models_of_word_ids_and_of_one_direction(bidirectional: bool) -> None:
         ({"num_outputs": 0}, "num_outputs is 0; it must be at least 1"),
         ({"state": "keep"}, "state is 'keep'; it must be one of"),
         ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
-        ({"penalty": -1.0}, "penalty is -1.0; it must not be negative"),
+        ({"penalty": -1.0}, "penalty is -1.0; it must be finite and at least 0"),
         ({"trainable": True, "save_frozen": True}, "remove save_frozen"),
     ],
 )

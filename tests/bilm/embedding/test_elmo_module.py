@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from bilm import Elmo
 from bilm.embedding.prepared import PreparedBatch
+from bilm.errors import ConfigError
 from bilm.text.tokenizers import MosesTokenizer
 from tests.bilm.distributed.rank_scripts import assert_equal_on_ranks
 from tests.bilm.embedding.elmo_models import SENTENCES, Tagger, tiny
@@ -154,6 +155,10 @@ def test_frozen_module_loads_saved_weights(options: Any) -> None:
         torch.testing.assert_close(loaded.eval()(SENTENCES), saved(SENTENCES), atol=1e-6, rtol=1e-5)
         for weight, other in zip(shared.model.parameters(), untouched.parameters(), strict=True):
             assert torch.equal(weight, other)
+    again = Tagger()
+    assert frozen_names(again) == []
+    again.load_state_dict(state)
+    assert frozen_names(again) == frozen_names(saved)  # replaced weights are saved again
     del state["elmo.bilm.bilstm.stacks.0.0.bias"]
     with pytest.raises(RuntimeError, match=r"'bilstm.stacks.0.0.bias' of the biLM is missing"):
         Tagger().load_state_dict(state)
@@ -204,6 +209,26 @@ def test_prepared_batches_are_small_and_picklable() -> None:
 @pytest.mark.launch
 def test_distributed_data_parallel_equals_one_process() -> None:
     assert_equal_on_ranks("tests.bilm.embedding.elmo_ranks", 2)
+
+
+def test_weights_of_files_ignore_the_default_type_and_device(tmp_path: Path) -> None:
+    tiny().save_pretrained(tmp_path / "model")
+    expected = Elmo(tmp_path / "model", dropout=0.0)(SENTENCES).outputs[0]
+    torch.set_default_dtype(torch.float64)
+    try:
+        elmo = Elmo(tmp_path / "model", dropout=0.0)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert {weight.dtype for weight in elmo.model.parameters()} == {torch.float32}
+    torch.testing.assert_close(elmo(SENTENCES).outputs[0].float(), expected, atol=1e-6, rtol=1e-6)
+    with torch.device("meta"):
+        elmo = Elmo(tmp_path / "model", dropout=0.0)
+    assert {weight.device.type for weight in elmo.model.parameters()} == {"cpu"}
+
+
+def test_rejects_the_meta_device() -> None:
+    with pytest.raises(ConfigError, match="the biLM is on the meta device, so it has no weights"):
+        Elmo(tiny()).to("meta")(SENTENCES)
 
 
 def test_describes_itself() -> None:

@@ -65,6 +65,17 @@ def test_compiles_once_for_prepared_batches_of_different_shapes() -> None:
     assert numbers[-1] == numbers[len(numbers) // 2]
 
 
+def test_compiled_functions_may_prepare_batches_and_read_layers() -> None:
+    elmo = Elmo(tiny(), dropout=0.0).eval()
+
+    def mean(sentences: list[list[str]]) -> Tensor:
+        layers, mask = elmo.layers(elmo.prepare(sentences))
+        return torch.stack(layers)[:, mask].mean(dim=1)
+
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(mean, backend="eager")(SENTENCES), mean(SENTENCES))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 def test_inductor_compiles_the_outer_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

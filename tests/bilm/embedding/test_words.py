@@ -46,6 +46,14 @@ def test_rejects_ids_and_nested_batches(sentences: Any, message: str) -> None:
             function(sentences)
 
 
+@pytest.mark.parametrize("value", [{"a": 1}, {"a", "b"}, 7, None])
+def test_rejects_collections_without_an_order_and_other_values(value: Any) -> None:
+    functions = (Elmo(tiny()), Embedder(tiny(), device="cpu").embed, Scorer(tiny()).score)
+    for function in functions:
+        with pytest.raises(TypeError, match="takes a list of sentences; got"):
+            function(value)
+
+
 def test_messages_about_large_values_are_short() -> None:
     for sentences in ([["a"], {str(i): i for i in range(1000)}], [[bytes(1000)]]):
         with pytest.raises(TypeError) as caught:
