@@ -185,6 +185,7 @@ def facts(probes: Sequence[Record], senses: Record) -> str:
     )
     missing = counts["without_answer"]
     seconds = [record["processor_seconds"] for record in (*probes, senses)]
+    memory = [record["peak_memory_gib"] for record in (*probes, senses)]
     return "\n".join(
         [
             f"- Senses: layer 2 is better than layer 1 on {len(better)} of {len(TEST_SETS)} test "
@@ -195,7 +196,8 @@ def facts(probes: Sequence[Record], senses: Record) -> str:
             f"instances ({missing / counts['instances']:.1%}) is not in SemCor, so they have no "
             "answer.",
             f"- Processor time: {sum(seconds[:-1]):.0f} s for the probes of all seeds, and "
-            f"{seconds[-1]:.0f} s for senses.",
+            f"{seconds[-1]:.0f} s for senses. Peak memory: {max(memory[:-1]):.1f} GiB and "
+            f"{memory[-1]:.1f} GiB.",
         ]
     )
 

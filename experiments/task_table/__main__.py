@@ -18,6 +18,7 @@ from experiments.prepare_texts import prepare_sst5
 from experiments.task_table.heads import VECTORS, Places, Runner, all_heads
 from experiments.task_table.page import write_page
 from experiments.task_table.plan import TASKS, TEXTS, TaskPlan
+from experiments.task_table.predictions import measure_predictions
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             prepare_sst5(arguments.data, arguments.work / TEXTS)
         places = Places(arguments.data, arguments.work, records)
         Runner(places, arguments.model, arguments.jobs).run(list(all_heads(plans)))
+        measure_predictions(plans, places)
     write_page(records)
     return 0
 

@@ -23,6 +23,7 @@ from experiments.task_table.plan import (
     VARIANTS,
     TaskPlan,
 )
+from experiments.task_table.predictions import predictions_table
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,6 +55,7 @@ def write_page(records: Path) -> None:
         text = put_part(text, name, write(measured), PAGE)
     text = put_part(text, "task_shares", shares_table(measured, records), PAGE)
     text = put_part(text, "task_costs", costs_table(measured, records), PAGE)
+    text = put_part(text, "task_predictions", predictions_table(TASKS, records), PAGE)
     write_text(PAGE, text)
 
 

@@ -49,10 +49,11 @@ class TaskPlan:
 
     def paths(self, data: Path, work: Path) -> list[Path | None]:
         """Return the files; those below `texts` are prepared in the working directory."""
-        return [
-            None if name is None else (work if name.startswith(TEXTS) else data) / name
-            for name in self.files
-        ]
+        return [None if name is None else _place(name, data, work) for name in self.files]
+
+    def test_path(self, data: Path, work: Path) -> Path:
+        """Return the file of the test split."""
+        return _place(self.files[-1], data, work)
 
     def command(self, data: Path, work: Path) -> list[str]:
         """Return the command without its variant and output."""
@@ -61,6 +62,10 @@ class TaskPlan:
         for flag, path in splits:
             command += [] if path is None else [flag, str(path)]
         return [*command, *self.flags]
+
+
+def _place(name: str, data: Path, work: Path) -> Path:
+    return (work if name.startswith(TEXTS) else data) / name
 
 
 def _files(directory: str, suffix: str) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from experiments.task_table.outcomes import epochs_to_reach, is_recorded, write_
 from experiments.task_table.plan import AT_INPUT, BASELINE, MIN_STEPS, SHARES, TASKS, VARIANTS
 
 NER = next(plan for plan in TASKS if plan.name == "ner")
-MARKERS = ("tasks", "task_places", "task_epochs", "task_costs", "task_shares")
+MARKERS = ("tasks", "task_places", "task_epochs", "task_costs", "task_shares", "task_predictions")
 
 
 def outcome(test: float, validation: list[float], places: list[str]) -> dict[str, Any]:
