@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,17 @@ from downstream.heads.coreference import CorefDescription, CorefPrediction
 from downstream.reports.cluster_page import PAGE_FILE, ShownDocument, cluster_page
 from downstream.reports.error_pages import ERRORS_FILE, SHOWN_ERRORS
 from downstream.reports.pages import json_lines, markdown_table
+from downstream.reports.plots import LENGTHS, Bar, Bars, length_name, plot_bars
 from downstream.reports.report import Column, TaskPage
 from downstream.settings.coreference import CorefSettings
 from downstream.tasks.coreference import CorefScores, CorefTask
 from downstream.tasks.splits import SPLITS
-from downstream.texts.cluster_scores import ClusterScores
+from downstream.texts.cluster_scores import ClusterScores, Prf
 from downstream.texts.clusters import Clusters, Mention, mentions_of
 from downstream.texts.documents import Document, DocumentFile
 from downstream.training.experiment import Results
+
+SCORES_PLOT = "scores.png"
 
 _FIGURES = {
     "main": "CoNLL",
@@ -107,11 +111,13 @@ def coref_page(results: Results[CorefScores], settings: CorefSettings) -> TaskPa
         details=[
             "## Scores (test)",
             _score_table({"": test.all, ", without singletons": test.chains}),
+            f"![F1 by measure, and recall of mentions by length]({SCORES_PLOT})",
             "## Errors (test)",
             *_error_paragraphs(documents),
         ],
         card=_card(results, settings),
         tree=_tree(task, settings),
+        pictures={SCORES_PLOT: partial(plot_bars, _panels(test, documents))},
         files={
             ERRORS_FILE: json_lines(errors(documents, task.files["test"])),
             PAGE_FILE: cluster_page(
@@ -125,6 +131,24 @@ def coref_page(results: Results[CorefScores], settings: CorefSettings) -> TaskPa
         score="CoNLL score",
         training_score="accuracy of antecedents",
     )
+
+
+def _panels(test: CorefScores, documents: Sequence[Resolved]) -> list[Bars]:
+    """Return the F1 of all measures, and the recall of mentions by their number of words."""
+    measures = {name: Bar(scores.f1) for name, scores in _measures(test.all).items()}
+    true = _counts_by_length(mention for one in documents for mention in mentions_of(one.truth))
+    missed = _counts_by_length(mention for one in documents for mention in one.missed())
+    lengths = {
+        name: Bar(1 - missed[name] / true[name], true[name]) for name in LENGTHS if true[name]
+    }
+    return [
+        Bars("F1 (%) of each measure", measures),
+        Bars("recall (%) by words of a mention, with the number of true mentions", lengths),
+    ]
+
+
+def _counts_by_length(mentions: Iterable[Mention]) -> Counter[str]:
+    return Counter(length_name(mention.last - mention.first + 1) for mention in mentions)
 
 
 def _tree(task: CorefTask, settings: CorefSettings) -> dict[str, Any]:
@@ -185,17 +209,22 @@ def _introduction(results: Results[CorefScores], settings: CorefSettings) -> str
     )
 
 
+def _measures(scores: ClusterScores) -> dict[str, Prf]:
+    """Return the precision, recall and F1 of each measure by its name."""
+    return {
+        "MUC": scores.muc,
+        "B-cubed": scores.b_cubed,
+        "CEAF-e": scores.ceaf_e,
+        "CEAF-m": scores.ceaf_m,
+        "mentions": scores.mentions,
+    }
+
+
 def _score_table(rows: Mapping[str, ClusterScores]) -> str:
     table = [["score", "precision", "recall", "F1"]]
     for suffix, scores in rows.items():
         table.append([f"**CoNLL{suffix}**", "", "", f"{100 * scores.conll:.2f}"])
-        for name, figure in (
-            ("MUC", scores.muc),
-            ("B-cubed", scores.b_cubed),
-            ("CEAF-e", scores.ceaf_e),
-            ("CEAF-m", scores.ceaf_m),
-            ("mentions", scores.mentions),
-        ):
+        for name, figure in _measures(scores).items():
             figures = (figure.precision, figure.recall, figure.f1)
             table.append([f"{name}{suffix}", *(f"{100 * x:.2f}" for x in figures)])
     return markdown_table(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,9 @@ _MAX_NUMBERED_CLASSES = 20
 _MAX_LABELS = 40
 
 _MANY_TEXTS = 500
+
+# The largest number of words in each group of answers or mentions.
+LENGTHS = {"1 word": 1, "2": 2, "3": 3, "4 to 6": 6, "7 to 10": 10, "11 or more": sys.maxsize}
 
 
 def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path) -> None:
@@ -50,15 +54,45 @@ def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path
 def plot_labels(scores: Mapping[str, ClassScores], unit: str, path: Path) -> None:
     """Draw a bar per label: its F1, for the most frequent labels; `unit` is what they label."""
     shown = sorted(scores, key=lambda name: -scores[name].support)[:_MAX_LABELS]
-    figure, (axis,) = new_figure(1, 1, width=6.0, height=0.28 * len(shown) + 1.2)
-    values = [100 * scores[name].f1 for name in shown]
-    bars = axis.barh(range(len(shown)), values)
-    axis.bar_label(bars, [f"{value:.1f}" for value in values], padding=3, size=8)
-    names = [f"{name[:40]} ({scores[name].support:,})" for name in shown]
-    axis.set_yticks(range(len(shown)), names)
-    axis.invert_yaxis()
-    axis.set_xlim(0, 108)
-    axis.set_xlabel(f"F1 (%) of each label, with its number of {unit}")
+    rows = {name: Bar(scores[name].f1, scores[name].support) for name in shown}
+    plot_bars([Bars(f"F1 (%) of each label, with its number of {unit}", rows)], path)
+
+
+class Bar(NamedTuple):
+    """A share from 0 to 1, and the number of examples that it is computed from, if shown."""
+
+    share: float
+    support: int | None = None
+
+
+class Bars(NamedTuple):
+    """Bars by their names; `label` describes the shares and the numbers of examples."""
+
+    label: str
+    bars: Mapping[str, Bar]
+
+
+def length_name(num_words: int) -> str:
+    """Return the name of the group of texts with so many words."""
+    return next(name for name, longest in LENGTHS.items() if num_words <= longest)
+
+
+def plot_bars(panels: Sequence[Bars], path: Path) -> None:
+    """Draw a panel of horizontal bars for each of `panels`, in percent."""
+    height = 0.28 * max(len(panel.bars) for panel in panels) + 1.2
+    figure, axes = new_figure(1, len(panels), width=6.0, height=height)
+    for axis, (label, rows) in zip(axes, panels, strict=True):
+        values = [100 * bar.share for bar in rows.values()]
+        bars = axis.barh(range(len(rows)), values)
+        axis.bar_label(bars, [f"{value:.1f}" for value in values], padding=3, size=8)
+        names = [
+            name[:40] if bar.support is None else f"{name[:40]} ({bar.support:,})"
+            for name, bar in rows.items()
+        ]
+        axis.set_yticks(range(len(rows)), names)
+        axis.invert_yaxis()
+        axis.set_xlim(0, 108)
+        axis.set_xlabel(label)
     save_figure(figure, path)
 
 

@@ -8,11 +8,14 @@ them in their passages.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
-from downstream.heads.answerer import AnswererDescription, best_predictions
+from downstream.features.span_sources import SpanQuestion
+from downstream.heads.answerer import AnswererDescription, SpanPrediction, best_predictions
 from downstream.reports.error_pages import (
     ERRORS_FILE,
     ERRORS_PAGE,
@@ -20,14 +23,17 @@ from downstream.reports.error_pages import (
     SHOWN_ERRORS,
 )
 from downstream.reports.pages import json_lines, markdown_table
+from downstream.reports.plots import LENGTHS, Bar, Bars, length_name, plot_bars
 from downstream.reports.report import Column, TaskPage
 from downstream.reports.span_errors import SpanError, errors_page
 from downstream.settings.spans import SpanSettings
 from downstream.tasks.span_scores import SpanScores
 from downstream.tasks.spans import SpanTask
 from downstream.tasks.splits import SPLITS
-from downstream.texts.answers import score_answer
+from downstream.texts.answers import AnswerScores, score_answer
 from downstream.training.experiment import Results
+
+QUESTIONS_PLOT = "questions.png"
 
 
 def span_page(results: Results[SpanScores], settings: SpanSettings) -> TaskPage:
@@ -49,8 +55,9 @@ def span_page(results: Results[SpanScores], settings: SpanSettings) -> TaskPage:
         figures={"f1": "F1", "exact_match": "exact match"},
         selection="Selected by the validation F1; this directory contains its head.",
         details=[
-            "## Question words (test)",
+            "## Question words and lengths (test)",
             _word_table(test),
+            f"![F1 by question word and by the number of words of the answer]({QUESTIONS_PLOT})",
             "## Errors (test)",
             f"{len(errors):,} answers are not an exact match: `{ERRORS_FILE}` has all of them, "
             f"and [{ERRORS_PAGE}]({ERRORS_PAGE}) shows {len(on_page):,} in their passages.",
@@ -58,6 +65,7 @@ def span_page(results: Results[SpanScores], settings: SpanSettings) -> TaskPage:
         ],
         card=_card(results, settings),
         tree=_tree(task),
+        pictures={QUESTIONS_PLOT: partial(plot_bars, _panels(test, results))},
         files={
             ERRORS_FILE: json_lines(error.record() for error in errors),
             ERRORS_PAGE: errors_page(on_page, len(errors)),
@@ -70,17 +78,47 @@ def span_page(results: Results[SpanScores], settings: SpanSettings) -> TaskPage:
 def span_errors(results: Results[SpanScores]) -> Iterator[SpanError]:
     """Yield every test question whose answer is not an exact match."""
     task: SpanTask = results.task
+    questions = task.questions("test")
+    for question, (answered, scores) in zip(questions, _scored(results), strict=True):
+        if scores.exact_match == 0:
+            passage, prediction = answered.words.passage, answered.prediction
+            answer = passage.range_of(prediction.span)
+            yield SpanError(passage.text, question, answer, prediction.probability, scores.f1)
+
+
+class _Answered(NamedTuple):
+    """A test question in words, and its predicted answer."""
+
+    words: SpanQuestion
+    prediction: SpanPrediction
+
+
+def _scored(results: Results[SpanScores]) -> Iterator[tuple[_Answered, AnswerScores]]:
+    """Yield every test question with the scores of its answer."""
+    task: SpanTask = results.task
     chosen = results.chosen()
     assert isinstance(chosen.description, AnswererDescription)
     targets = task.targets("test", chosen.description.head)
     best = best_predictions(chosen.test_predictions, targets)
-    questions = task.questions("test")
-    for question, words, prediction in zip(questions, targets.questions, best, strict=True):
-        passage = words.passage
-        scores = score_answer(passage.text_of(prediction.span), words.references)
-        if scores.exact_match == 0:
-            answer = passage.range_of(prediction.span)
-            yield SpanError(passage.text, question, answer, prediction.probability, scores.f1)
+    for words, prediction in zip(targets.questions, best, strict=True):
+        answer = words.passage.text_of(prediction.span)
+        yield _Answered(words, prediction), score_answer(answer, words.references)
+
+
+def _panels(test: SpanScores, results: Results[SpanScores]) -> list[Bars]:
+    """Return the F1 by question word, and by the number of words of the first reference."""
+    words = {name: Bar(own.f1, own.support) for name, own in test.by_class.items()}
+    by_length: dict[str, list[float]] = {name: [] for name in LENGTHS}
+    for question, scores in _scored(results):
+        length = len(question.words.references[0].split())
+        by_length[length_name(length)].append(scores.f1)
+    lengths = {
+        name: Bar(fmean(values), len(values)) for name, values in by_length.items() if values
+    }
+    return [
+        Bars("F1 (%) by question word, with its number of questions", words),
+        Bars("F1 (%) by words of the first reference, with its number of questions", lengths),
+    ]
 
 
 def _introduction(results: Results[SpanScores], settings: SpanSettings) -> str:

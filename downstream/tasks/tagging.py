@@ -121,7 +121,8 @@ class TaggingTask:
     def predicate_words(self) -> tuple[str, ...]:
         """Return the words that are predicates in at least half of their training occurrences.
 
-        They are in lower case, and used to find predicates in raw text.
+        They are in lower case, and used to find predicates in raw text. Sentences without a
+        predicate are in no split, and count as training sentences.
         """
         if not self.has_predicates:
             return ()
@@ -129,8 +130,12 @@ class TaggingTask:
         sentences = self.files[train.file].sentences
         places = {(e.sentence, e.predicate) for e in train.examples if e.predicate is not None}
         as_predicate = Counter(sentences[i][k].lower() for i, k in places)
-        in_training = {example.sentence for example in train.examples}
-        total = Counter(word.lower() for i in in_training for word in sentences[i])
+        validation = self.splits["validation"]
+        held_out: set[int] = set()
+        if validation.file == train.file:
+            held_out = {example.sentence for example in validation.examples}
+        in_training = (words for i, words in enumerate(sentences) if i not in held_out)
+        total = Counter(word.lower() for words in in_training for word in words)
         return tuple(sorted(word for word, n in as_predicate.items() if 2 * n >= total[word]))
 
     def num_seen(self, split: str) -> int:

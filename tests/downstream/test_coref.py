@@ -31,6 +31,7 @@ FILES = {
     "model_card.md",
     "curves.png",
     "mix.png",
+    "scores.png",
     "errors.jsonl",
     "documents.html",
     "coref.json",

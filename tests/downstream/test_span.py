@@ -23,6 +23,7 @@ FILES = {
     "model_card.md",
     "curves.png",
     "mix.png",
+    "questions.png",
     "errors.jsonl",
     "errors.html",
     "answerer.json",

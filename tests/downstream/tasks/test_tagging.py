@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -59,6 +60,29 @@ def test_splits_are_disjoint_and_keep_the_examples_of_a_sentence_together() -> N
     assert (len(train), len(validation)) == (24, 6)
     assert not {e.sentence for e in train.examples} & {e.sentence for e in validation.examples}
     assert task.words("validation", 0) == ("train8.0", "train8.1")
+
+
+@pytest.mark.parametrize("own_file", [False, True])
+def test_predicate_words_are_predicates_in_half_of_their_occurrences(own_file: bool) -> None:
+    sentences = (
+        ("They", "Run", "a", "run"),  # a predicate once in two occurrences
+        ("Walk", "and", "walk"),
+        ("walk",),  # without a predicate: "walk" is one in three occurrences
+        ("tea", "sits"),
+        ("they", "sleep"),  # the validation split, without a file of its own
+    )
+    places = ((0, 1), (1, 0), (3, 1), (4, 1))
+    examples = []
+    for i, k in places:
+        tags = ["O"] * len(sentences[i])
+        tags[k] = "B-V"
+        examples.append(TaggedExample(i, tuple(tags), (i + 1,) * len(tags), k))
+    files = {"train": TaggedFile("train", sentences, tuple(examples)), "test": file("test", "O")}
+    if own_file:
+        files["validation"] = file("validation", "O")
+    settings = data(validation="validation") if own_file else data(validation_share=0.25)
+    task = replace(make_tagging(files, settings, is_bio=True), has_predicates=True)
+    assert task.predicate_words() == (("run", "sits", "sleep") if own_file else ("run", "sits"))
 
 
 def test_equal_sentences_are_in_the_same_split() -> None:
