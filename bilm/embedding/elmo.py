@@ -66,7 +66,8 @@ class Elmo(nn.Module):
         keep_boundaries: keep the vectors of the tokens `<S>` and `</S>` around each sentence.
         state: the LSTM state at the beginning of a sentence; see `Embedder.embed`. With "carry",
             the sentence in row i of a batch starts from the state after row i of the last batch.
-            Gradients stop there. With "warm", the first reading of a sentence is a constant.
+            Gradients are not propagated across batches. With "warm", no gradients are computed
+            through the first reading of a sentence.
         save_frozen: include the weights of a frozen biLM in the state dict. Becomes true when
             `load_state_dict` has replaced them.
         mix: `dropout` (0.5 by default), `layer_norm` (False), `penalty` (1e-3) and

@@ -27,10 +27,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     plans = [plan for plan in TASKS if plan.name in arguments.tasks]
     if arguments.jobs < 1:
         raise ConfigError(f"--jobs is {arguments.jobs}; it must be at least 1")
-    _check_data(arguments.data, arguments.work, plans)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     records: Path = arguments.records or arguments.work / "records"
     if not arguments.write_only:
+        if arguments.data is None:
+            raise ConfigError("--data is missing; pass the directory of the task data")
+        _check_data(arguments.data, arguments.work, plans)
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
         if any(plan.name == "sst5" for plan in plans):
             prepare_sst5(arguments.data, arguments.work / TEXTS)
         places = Places(arguments.data, arguments.work, records)
@@ -57,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = [plan.name for plan in TASKS]
-    parser.add_argument("--data", type=Path, required=True, help="directory of the task data")
+    parser.add_argument(
+        "--data", type=Path, help="directory of the task data; not needed with --write-only"
+    )
     parser.add_argument(
         "--work", type=Path, default=Path("results/tasks"), help="directory for all output"
     )

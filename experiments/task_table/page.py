@@ -119,14 +119,19 @@ def epochs_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
 
 def costs_table(measured: Sequence[tuple[TaskPlan, Results]], records: Path) -> str:
     """Return the time to train a head, and the processor time and memory of the commands."""
-    rows = [["task", "baseline", "+ ELMo", "all commands", "peak memory"]]
+    memory = ("baseline: peak memory", "+ ELMo: peak memory")
+    rows = [["task", "baseline", "+ ELMo", "all commands", *memory]]
     hours = []
     for plan, results in measured:
         done = [own for heads in all_heads([plan]) if (own := _results(records, heads)) is not None]
-        memory = max(own.peak_memory_gib for own in done)
         hours.append(sum(own.processor_seconds for own in done) / 3600)
         seconds = (f"{results[v].seconds():.0f} s" for v in COMPARED)
-        rows.append([plan.title, *seconds, f"{hours[-1]:.2f} h", f"{memory:.1f} GiB"])
+        peaks = (
+            max(r.peak_memory_gib for v, r in results.items() if (v == BASELINE) == is_baseline)
+            for is_baseline in (True, False)
+        )
+        memories = (f"{peak:.1f} GiB" for peak in peaks)
+        rows.append([plan.title, *seconds, f"{hours[-1]:.2f} h", *memories])
     return markdown_table(rows) + (
         f"\n\nAll commands together took {sum(hours):.1f} hours of processor time. "
         f"Python {platform.python_version()}, torch {version('torch')}, {platform.machine()}."

@@ -65,7 +65,7 @@ def record_path(plan: TaskPlan, records: Path) -> Path:
 
 
 def predictions_table(plans: Sequence[TaskPlan], records: Path) -> str:
-    """Return the time and the peak memory of the commands that have records."""
+    """Return the time and the peak memory of the commands that have records, if there are any."""
     rows = [["test texts of", "predictions", "time", "peak memory"]]
     for plan in plans:
         path = record_path(plan, records)
@@ -74,7 +74,7 @@ def predictions_table(plans: Sequence[TaskPlan], records: Path) -> str:
             own = PredictionRecord(*(tree[name] for name in PredictionRecord._fields))
             cost = (f"{own.seconds:.0f} s", f"{own.peak_memory_gib:.1f} GiB")
             rows.append([plan.title, f"{own.predictions:,}", *cost])
-    return markdown_table(rows)
+    return markdown_table(rows) if len(rows) > 1 else "No predictions have been measured."
 
 
 def _input(plan: TaskPlan, places: Places) -> Path:

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 from bilm import Elmo
 from bilm.embedding.prepared import PreparedBatch
+from bilm.embedding.sentence_reader import StateMode
 from bilm.errors import ConfigError
 from bilm.text.tokenizers import MosesTokenizer
 from tests.bilm.distributed.rank_scripts import assert_equal_on_ranks
@@ -164,8 +165,10 @@ def test_frozen_module_loads_saved_weights(options: Any) -> None:
         Tagger().load_state_dict(state)
 
 
-def test_threads_share_a_module() -> None:
-    elmo = Elmo(tiny(), num_outputs=2).eval()
+@pytest.mark.parametrize("trainable", [False, True])
+@pytest.mark.parametrize("state", ["reset", "warm"])
+def test_threads_share_a_module(state: StateMode, trainable: bool) -> None:
+    elmo = Elmo(tiny(), num_outputs=2, state=state, trainable=trainable).eval()
     batches = [[*SENTENCES[i:], *SENTENCES[:i]] for i in range(len(SENTENCES))] * 4
     expected = [elmo(batch) for batch in batches]
     with ThreadPoolExecutor(4) as threads:

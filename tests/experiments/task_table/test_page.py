@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from experiments.task_table import page
 from experiments.task_table.heads import Heads, Places, Runner, all_heads
 from experiments.task_table.outcomes import epochs_to_reach, is_recorded, write_record
 from experiments.task_table.plan import AT_INPUT, BASELINE, MIN_STEPS, SHARES, TASKS, VARIANTS
+from tests.conftest import ROOT
 
 NER = next(plan for plan in TASKS if plan.name == "ner")
 MARKERS = ("tasks", "task_places", "task_epochs", "task_costs", "task_shares", "task_predictions")
@@ -80,7 +82,7 @@ def test_tables_contain_the_means_gains_and_epochs(work: Path) -> None:
     assert [places[v] for v in VARIANTS] == ["80.00", "85.00", "81.00", "83.00"]
     epochs = rows(text, "task_epochs")[1]
     assert epochs[1:] == ["2.5", "2.0", "2 of 2"]
-    assert rows(text, "task_costs")[1][1:] == ["10 s", "10 s", "0.10 h", "1.5 GiB"]
+    assert rows(text, "task_costs")[1][1:] == ["10 s", "10 s", "0.10 h", "1.5 GiB", "1.5 GiB"]
     assert "All commands together took 0.1 hours of processor time." in text
     few, elmo = rows(text, "task_shares")[1:]
     assert [cell.split()[0] for cell in few[2:]] == ["20.00", "50.00", "82.00"]
@@ -158,3 +160,23 @@ def test_records_of_earlier_versions_have_no_processor_time(work: Path) -> None:
 def test_epochs_to_reach_a_score() -> None:
     assert epochs_to_reach([0.1, 0.3, 0.2], 0.25) == 2
     assert epochs_to_reach([0.1, 0.3], 0.4) is None
+
+
+def test_page_agrees_with_the_stored_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = page.PAGE.read_text(encoding="utf-8")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "tasks.md")
+    monkeypatch.setattr(page, "PICTURE", tmp_path / "mixes.png")
+    (tmp_path / "tasks.md").write_text(stored, encoding="utf-8")
+    page.write_page(ROOT / "docs/results/tasks")
+    written = (tmp_path / "tasks.md").read_text(encoding="utf-8")
+    versions = re.compile(r"Python [^ ]*, torch [^ ]*, [^ ]*\.")  # of the machine that wrote them
+    assert versions.sub("", written) == versions.sub("", stored)
+
+
+@pytest.mark.parametrize("heads", list(all_heads(TASKS)), ids=lambda heads: heads.name)
+def test_stored_records_are_of_the_current_commands(heads: Heads, tmp_path: Path) -> None:
+    places = Places(tmp_path / "data", tmp_path / "work", tmp_path)
+    command = places.portable(Runner(places, "english-small", jobs=1).command(heads))
+    assert is_recorded(ROOT / f"docs/results/tasks/{heads.name}.json", command)

@@ -60,4 +60,4 @@ def test_a_task_without_a_head_is_not_measured(
     measure_predictions([own], there)
     assert "own_predict: not measured, because" in capsys.readouterr().out
     assert not record_path(own, there.records).exists()
-    assert "own" not in predictions_table([own], there.records)
+    assert predictions_table([own], there.records) == "No predictions have been measured."
