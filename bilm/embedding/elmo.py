@@ -6,7 +6,6 @@ batch. A frozen biLM keeps no activations for the backward pass.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, Unpack, cast
@@ -24,6 +23,7 @@ from bilm.embedding.arguments import (
     positive_integer,
     rate,
 )
+from bilm.embedding.fine_tuning import layer_groups, trainable_bilm
 from bilm.embedding.frozen import FrozenBiLm
 from bilm.embedding.prepared import PreparedBatch, Preparer
 from bilm.embedding.sentence_reader import StateMode, check_state
@@ -32,7 +32,6 @@ from bilm.errors import ConfigError
 from bilm.model.bilstm import BiLstmState
 from bilm.model.language_model import BiLm
 from bilm.model.scalar_mix import ScalarMix
-from bilm.model.token_encoder import WordEmbedding
 from bilm.pretrained.model_directory import PretrainedBiLm
 
 Sentences = Sequence[Words | str] | npt.NDArray[Any] | PreparedBatch
@@ -105,7 +104,7 @@ class Elmo(nn.Module):
         self.preparer = Preparer(bilm.config, vocabulary, pretrained.tokenizer, keep_boundaries)
         self._frozen = None if trainable else FrozenBiLm(bilm)
         self._carried: BiLstmState | None = None
-        self.bilm = _trainable(bilm, is_copied=is_shared) if trainable else None
+        self.bilm = trainable_bilm(bilm, is_copied=is_shared) if trainable else None
         num_layers = bilm.config.lstm.num_layers + 1
         self.mixes = nn.ModuleList(ScalarMix(num_layers, **options) for _ in range(count))
 
@@ -230,22 +229,11 @@ class Elmo(nn.Module):
         frozen biLM has no groups. `decay` is from 0 to 1.
         """
         learning_rate, decay = rate("learning_rate", learning_rate), rate("decay", decay, 1.0)
-        groups: list[dict[str, Any]] = [
-            {"name": "mixes", "params": list(self.mixes.parameters()), "lr": learning_rate}
+        mixes = {"name": "mixes", "params": list(self.mixes.parameters()), "lr": learning_rate}
+        return [
+            mixes,
+            *([] if self.bilm is None else layer_groups(self.bilm, learning_rate, decay)),
         ]
-        if self.bilm is None:
-            return groups
-        parts: list[tuple[str, list[nn.Parameter]]] = []
-        directions = range(self.bilm.config.num_directions)
-        for layer in reversed(range(self.bilm.config.lstm.num_layers)):
-            lstms = [self.bilm.bilstm.lstm(direction, layer) for direction in directions]
-            weights = [weight for lstm in lstms for weight in lstm.parameters()]
-            parts.append((f"lstm layer {layer}", weights))
-        parts.append(("token encoder", list(self.bilm.encoder.parameters())))
-        for depth, (name, weights) in enumerate(parts, start=1):
-            own_rate = learning_rate * decay**depth
-            groups.append({"name": name, "params": weights, "lr": own_rate})
-        return groups
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Convert the module, for `.to()` and the like, and with it the frozen biLM."""
@@ -293,12 +281,3 @@ def _without_boundaries(mask: Tensor) -> Tensor:
     followed = torch.zeros_like(mask)
     followed[:, 1:-1] = mask[:, 2:]  # the end of a sentence is followed by padding or nothing
     return followed
-
-
-def _trainable(bilm: BiLm, is_copied: bool) -> BiLm:
-    """Return the biLM with trainable weights, in training mode."""
-    if is_copied:
-        bilm = copy.deepcopy(bilm)
-    if isinstance(bilm.encoder, WordEmbedding):
-        bilm.encoder.sparse = False  # Adam and others reject sparse gradients
-    return bilm.requires_grad_(True).train()
