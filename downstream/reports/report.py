@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,13 @@ from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CheckpointError
 from bilm.files.writing import atomic_directory, write_text
 from downstream.heads.saved_head import save_head
-from downstream.reports.pages import RESULTS_FILE, markdown_table, percent
+from downstream.reports.pages import (
+    RESULTS_FILE,
+    draw_pictures,
+    markdown_table,
+    percent,
+    without_pictures,
+)
 from downstream.reports.plots import CurveNames, plot_curves, plot_shares
 from downstream.settings.common import TaskSettings
 from downstream.tasks.splits import SPLITS
@@ -102,16 +109,9 @@ def write_report(
     with atomic_directory(Path(settings.output), CheckpointError, settings.overwrite) as directory:
         tree = _results_tree(results, settings, page, finetuned)
         write_text(directory / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
-        for name, draw in page.pictures.items():
-            draw(directory / name)
-        plot_curves(
-            {mix: [o.history for o in outcomes] for mix, outcomes in results.by_mix().items()},
-            directory / "curves.png",
-            CurveNames(page.loss, page.score, page.training_score),
-        )
-        if shares := _labelled_shares(results):
-            plot_shares(shares, directory / "mix.png")
-        write_text(directory / "report.md", _page(results, settings, page, finetuned))
+        failures = draw_pictures(_pictures(results, page), directory)
+        text = _page(results, settings, page, finetuned)
+        write_text(directory / "report.md", without_pictures(text, failures))
         write_text(directory / "model_card.md", "\n\n".join(page.card) + "\n")
         for name, text in page.files.items():
             write_text(directory / name, text)
@@ -153,6 +153,16 @@ def confusion_table(confusions: Iterable[tuple[str, str, int]], unit: str) -> st
     if not rows:
         return f"None of the {unit} has a wrong label."
     return markdown_table([["true label", "predicted label", unit], *rows])
+
+
+def _pictures(results: Results[Any], page: TaskPage) -> dict[str, Callable[[Path], None]]:
+    """Return the functions that draw the plots of the task and those of all tasks."""
+    histories = {mix: [o.history for o in all_] for mix, all_ in results.by_mix().items()}
+    names = CurveNames(page.loss, page.score, page.training_score)
+    pictures = {**page.pictures, "curves.png": lambda path: plot_curves(histories, path, names)}
+    if shares := _labelled_shares(results):
+        pictures["mix.png"] = partial(plot_shares, shares)
+    return pictures
 
 
 def _results_tree(

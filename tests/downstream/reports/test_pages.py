@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from bilm.errors import CheckpointError
 from downstream.reports.pages import (
     Page,
     check_free,
+    literal,
     markdown_table,
     new_figure,
     percent,
@@ -23,6 +25,35 @@ def test_table_is_aligned_and_escapes_bars_in_cells() -> None:
         "| c\\|d | e  |",
     ]
     assert (percent(0.12345), percent(0.5, 0.01)) == ("12.35", "50.00 ± 1.00")
+
+
+def test_text_is_shown_literally_in_markdown() -> None:
+    assert literal("a.b, C-D (e)!") == "a.b, C-D (e)!"
+    shown = "&lt;b&gt; &amp;amp; \\*x\\* a\\_b \\`c\\` \\[d\\](e) \\\\ \\$x\\$ \\~"
+    assert literal("<b> &amp; *x* a_b `c` [d](e) \\ $x$ ~") == shown
+    assert literal(" a\n\n# b\r\n  c\x00\u2028d") == "a # b c\N{REPLACEMENT CHARACTER} d"
+    starts = {"# a": "\\# a", "- a": "\\- a", "12. a": "12\\. a", "===": "\\===", "1a": "1a"}
+    assert {text: literal(text) for text in starts} == starts
+    assert markdown_table([[literal("a|\\|")]]).splitlines()[0] == r"| a\|\\\| |"
+
+
+def test_failed_plot_is_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        axes = ()
+
+        def findobj(self, _: object) -> list[object]:
+            raise ValueError("first\nno *room*")
+
+    page = Page({}, ["# a", "![a plot](a.png)", "![b](b.png)"], {"a.png": Broken()})
+    with caplog.at_level(logging.WARNING):
+        write_page(tmp_path / "page", "kind", page)
+    assert caplog.messages == ["the plot a.png is left out (ValueError: no *room*)"]
+    note = "The plot `a.png` could not be drawn: ValueError: no \\*room\\*."
+    text = (tmp_path / "page" / "report.md").read_text()
+    assert text == f"# a\n\n{note}\n\n![b](b.png)\n"
+    assert not (tmp_path / "page" / "a.png").exists()
 
 
 def test_page_replaces_only_a_page_of_its_kind(tmp_path: Path) -> None:
