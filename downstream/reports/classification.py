@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from downstream.reports.pages import literal
 from downstream.reports.plots import plot_confusion
 from downstream.reports.report import CLASSIFICATION_COLUMNS, TaskPage, class_table
 from downstream.reports.text_cards import (
@@ -60,7 +61,7 @@ def _card(results: Results[Scores], settings: Settings) -> list[str]:
         settings,
         CardParts(
             title="text classifier",
-            outputs=f"**Classes.** {', '.join(classes)}.",
+            outputs=f"**Classes.** {', '.join(map(literal, classes))}.",
             test=f"accuracy {test.accuracy:.2%}, macro F1 {test.macro_f1:.2%}",
             predictor="TextClassifier",
             limits=f"Every text gets one of the {len(classes)} classes, including a text that "

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from downstream.heads.pair_model import PairDescription
+from downstream.reports.pages import literal
 from downstream.reports.plots import plot_confusion
 from downstream.reports.report import (
     CLASSIFICATION_COLUMNS,
@@ -99,7 +100,7 @@ def _card(results: Results[Scores], settings: PairSettings) -> list[str]:
         "# Model card: pair classifier",
         f"**Model.** A network with attention between two texts and {chosen.num_weights:,} "
         f"weights on {', '.join(description.input_names())}.",
-        f"**Classes.** {', '.join(task.classes)}.",
+        f"**Classes.** {', '.join(map(literal, task.classes))}.",
         f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
         f"pairs, and {len(task.splits['validation']):,} more for early stopping; seed {best.seed}.",
         f"**Test data.** `{Path(settings.data.test).name}`, {len(task.splits['test']):,} pairs: "

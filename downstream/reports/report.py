@@ -20,6 +20,7 @@ from downstream.heads.saved_head import save_head
 from downstream.reports.pages import (
     RESULTS_FILE,
     draw_pictures,
+    literal,
     markdown_table,
     percent,
     without_pictures,
@@ -140,14 +141,14 @@ def class_table(rows: Mapping[str, Any], heading: str, unit: str) -> str:
     table = [[heading, "precision", "recall", "F1", unit]]
     for name, scores in rows.items():
         figures = [f"{100 * x:.2f}" for x in (scores.precision, scores.recall, scores.f1)]
-        table.append([name, *figures, f"{scores.support:,}"])
+        table.append([literal(name), *figures, f"{scores.support:,}"])
     return markdown_table(table)
 
 
 def confusion_table(confusions: Iterable[tuple[str, str, int]], unit: str) -> str:
     """Return a table of the most frequent confusions: true label, predicted label, count."""
     rows = [
-        [truth, predicted, f"{count:,}"]
+        [literal(truth), literal(predicted), f"{count:,}"]
         for truth, predicted, count in islice(confusions, _SHOWN_CONFUSIONS)
     ]
     if not rows:

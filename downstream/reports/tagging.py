@@ -14,7 +14,7 @@ from pathlib import Path
 
 from downstream.heads.tagger import TaggerDescription, TagPrediction
 from downstream.reports.error_pages import ERRORS_FILE, ERRORS_PAGE, SHOWN_ERRORS
-from downstream.reports.pages import json_lines
+from downstream.reports.pages import json_lines, literal
 from downstream.reports.plots import plot_confused, plot_labels
 from downstream.reports.report import Column, TaskPage, class_table, confusion_table
 from downstream.reports.tag_errors import TagError, errors_page
@@ -140,9 +140,9 @@ def errors(results: Results[TagScores]) -> Iterator[TagError]:
 
 def _shown_error(error: TagError) -> str:
     """Return a paragraph: the sentence, the spans that were missed and the wrong ones."""
-    parts = [f"- {' '.join(error.words)}"]
+    parts = [f"- {literal(' '.join(error.words))}"]
     for heading, spans in (("missed", error.missed), ("wrong", error.wrong)):
-        shown = [f"{error.text_of(span)} [{span.type}]" for span in spans]
+        shown = [f"{literal(error.text_of(span))} [{literal(span.type)}]" for span in spans]
         parts.append(f"  {heading}: {'; '.join(shown) or '-'}")
     return "  \n".join(parts)
 
@@ -155,7 +155,7 @@ def _card(results: Results[TagScores], settings: SequenceSettings, names: TaskNa
     return [
         f"# Model card: {names.noun}",
         f"**Model.** {chosen.num_weights:,} weights on {', '.join(description.input_names())}.",
-        f"**Labels.** {', '.join(task.labels)}.",
+        f"**Labels.** {', '.join(map(literal, task.labels))}.",
         f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
         f"{names.unit}, and {len(task.splits['validation']):,} more for early stopping; seed "
         f"{best.seed}.",

@@ -11,7 +11,7 @@ import numpy as np
 from downstream.heads.text_targets import LabelSets, Numbers
 from downstream.reports.classification import classification_page
 from downstream.reports.error_pages import ERRORS_FILE, MAX_ERRORS_ON_PAGE
-from downstream.reports.pages import json_lines
+from downstream.reports.pages import json_lines, literal
 from downstream.reports.plots import plot_labels, plot_numbers
 from downstream.reports.report import Column, TaskPage, class_table, plain_number
 from downstream.reports.text_cards import (
@@ -114,7 +114,8 @@ def label_set_page(results: Results[LabelSetScores], settings: Settings) -> Task
             settings,
             CardParts(
                 title="text labeler",
-                outputs=f"**Labels.** {', '.join(labels)}. A text may have any number of them.",
+                outputs=f"**Labels.** {', '.join(map(literal, labels))}. A text may have any "
+                "number of them.",
                 test=f"micro F1 {test.micro_f1:.2%}, macro F1 {test.macro_f1:.2%}",
                 predictor="TextLabeler",
                 limits=f"A label is predicted from a probability of {threshold:.4f} on. "

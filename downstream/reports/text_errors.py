@@ -21,7 +21,7 @@ from downstream.reports.error_pages import (
     errors_document,
     side_line,
 )
-from downstream.reports.pages import json_lines
+from downstream.reports.pages import json_lines, literal
 from downstream.training.experiment import Results
 
 _MAX_CHARACTERS = {"report": 300, "page": 5_000}  # of each text
@@ -39,7 +39,7 @@ class TextError:
         raise NotImplementedError
 
     def summary(self) -> str:
-        """Return the same in one line."""
+        """Return the same in one line of Markdown."""
         raise NotImplementedError
 
     def sides(self) -> tuple[str, str]:
@@ -52,7 +52,7 @@ class TextError:
 
     def paragraph(self) -> str:
         """Return the error as an item of a list in Markdown."""
-        texts = [_shortened(text, "report") for text in self.texts.values()]
+        texts = [literal(_shortened(text, "report")) for text in self.texts.values()]
         return "- " + "  \n  ".join([*texts, self.summary()])
 
     def article(self) -> str:
@@ -82,7 +82,8 @@ class ClassError(TextError):
 
     def summary(self) -> str:
         """Return both classes and the probability in one line."""
-        return f"{self.label}, predicted: {self.predicted} ({self.probability:.2f})"
+        label, predicted = literal(self.label), literal(self.predicted)
+        return f"{label}, predicted: {predicted} ({self.probability:.2f})"
 
     def sides(self) -> tuple[str, str]:
         """Return the true class, and the predicted one with its probability, as HTML."""
@@ -110,7 +111,7 @@ class LabelSetError(TextError):
         """Return the missed and the wrong labels in one line."""
         parts = []
         for heading, labels in (("missed", self.missed), ("wrong", self.wrong)):
-            shown = [f"{label} ({p:.2f})" for label, p in labels.items()]
+            shown = [f"{literal(label)} ({p:.2f})" for label, p in labels.items()]
             parts.append(f"{heading}: {', '.join(shown) or '-'}")
         return "; ".join(parts)
 

@@ -43,7 +43,7 @@ def test_records_have_the_place_the_texts_and_both_sides() -> None:
 
 
 def test_paragraphs_have_both_sides() -> None:
-    assert PAIR.paragraph() == "- <i> a  \n  b & c  \n  x>y, predicted: z (0.88)"
+    assert PAIR.paragraph() == "- &lt;i&gt; a  \n  b &amp; c  \n  x&gt;y, predicted: z (0.88)"
     assert LABELS.paragraph() == "- t  \n  missed: a (0.10); wrong: b (0.90), c (0.80)"
     assert NUMBER.paragraph() == "- t  \n  2.5, predicted: 4"
     only_missed = LabelSetError("p", {"text": "t"}, {"a": 0.1}, {}, [])
