@@ -47,8 +47,8 @@ _LITERAL = {ord(char): "\\" + char for char in "\\`*_[]~$"} | {
     ord("<"): "&lt;",
     ord(">"): "&gt;",
 }
-# What begins a heading or an item of a list at the start of a line; its last character is escaped.
-_BLOCK_START = re.compile(r"^(\d{1,9})?(?(1)[.)]|[-+#=])")
+# What begins a heading, an item of a list or a table at the start of a line; its end is escaped.
+_BLOCK_START = re.compile(r"^(\d{1,9})?(?(1)[.)]|[-+#=:])")
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x9f]")
 
 
@@ -58,9 +58,9 @@ def literal(text: str) -> str:
     White space, including line breaks, becomes single spaces.
     """
     line = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
-    return _BLOCK_START.sub(
-        lambda match: match[0][:-1] + "\\" + match[0][-1], line.translate(_LITERAL)
-    )
+    if line.startswith("|"):  # `markdown_table` escapes bars with a backslash
+        return "&#124;" + line[1:].translate(_LITERAL)
+    return _BLOCK_START.sub(lambda m: m[0][:-1] + "\\" + m[0][-1], line.translate(_LITERAL))
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:

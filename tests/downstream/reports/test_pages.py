@@ -32,7 +32,14 @@ def test_text_is_shown_literally_in_markdown() -> None:
     shown = "&lt;b&gt; &amp;amp; \\*x\\* a\\_b \\`c\\` \\[d\\](e) \\\\ \\$x\\$ \\~"
     assert literal("<b> &amp; *x* a_b `c` [d](e) \\ $x$ ~") == shown
     assert literal(" a\n\n# b\r\n  c\x00\u2028d") == "a # b c\N{REPLACEMENT CHARACTER} d"
-    starts = {"# a": "\\# a", "- a": "\\- a", "12. a": "12\\. a", "===": "\\===", "1a": "1a"}
+    starts = {
+        "# a": "\\# a",
+        "- a": "\\- a",
+        "12. a": "12\\. a",
+        "===": "\\===",
+        "1a": "1a",
+        "|-": "&#124;-",
+    }
     assert {text: literal(text) for text in starts} == starts
     assert markdown_table([[literal("a|\\|")]]).splitlines()[0] == r"| a\|\\\| |"
 
