@@ -51,6 +51,7 @@ def classification_page(results: Results[Scores], settings: Settings) -> TaskPag
         tree={"classes": list(task.classes), **num_texts(results)},
         pictures={"confusion.png": partial(plot_confusion, best.scores, task.classes)},
         files=error_files(wrong, "Wrong classes of texts", "texts"),
+        training_scored=True,
     )
 
 

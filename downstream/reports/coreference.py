@@ -129,7 +129,6 @@ def coref_page(results: Results[CorefScores], settings: CorefSettings) -> TaskPa
         },
         loss="negative log-likelihood per word",
         score="CoNLL score",
-        training_score="accuracy of antecedents",
     )
 
 

@@ -58,6 +58,7 @@ def pair_page(results: Results[Scores], settings: PairSettings) -> TaskPage:
         },
         pictures={"confusion.png": partial(plot_confusion, best.scores, task.labels)},
         files=error_files(wrong, "Wrong classes of pairs", "pairs"),
+        training_scored=True,
     )
 
 

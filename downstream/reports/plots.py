@@ -1,4 +1,4 @@
-"""The plots of a report: confusion matrices, labels, numbers, learning curves, layer weights."""
+"""The plots of the reports of tasks: confusion matrices, bars, and predicted numbers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from downstream.reports.pages import layer_name, new_figure, save_figure
+from downstream.reports.pages import new_figure, save_figure
 from downstream.tasks.scores import ClassScores, Scores
-from downstream.training.fit import History
 
 Floats = npt.NDArray[np.float32]
 
@@ -136,64 +135,4 @@ def plot_numbers(truth: Floats, predicted: Floats, title: str, path: Path) -> No
     axis.set_ylabel("predicted number")
     axis.set_title(title, fontsize="medium")
     axis.grid(alpha=0.3)
-    save_figure(figure, path)
-
-
-class CurveNames(NamedTuple):
-    """The names of the curves: the loss, and the score, if it is not the accuracy."""
-
-    loss: str = "cross-entropy"
-    score: str = ""
-    training_score: str = "accuracy"
-
-
-_USUAL_NAMES = CurveNames()
-
-
-def plot_curves(
-    histories: dict[str, list[History]], path: Path, names: CurveNames = _USUAL_NAMES
-) -> None:
-    """Draw loss and accuracy by epoch, with one color per mix and one line per seed.
-
-    Training is dashed, validation is solid, and a dot marks the best epoch.
-    """
-    figure, (left, right) = new_figure(1, 2, width=5.0, height=3.8)
-    for i, (name, seeds) in enumerate(histories.items()):
-        for number, history in enumerate(seeds):
-            color, epochs = f"C{i % 10}", range(1, len(history.train_loss) + 1)
-            label = name if number == 0 else None
-            left.plot(epochs, history.train_loss, "--", color=color, linewidth=0.9)
-            left.plot(epochs, history.validation_loss, color=color, linewidth=1.2)
-            right.plot(epochs, history.train_accuracy, "--", color=color, linewidth=0.9)
-            right.plot(epochs, history.validation_accuracy, color=color, linewidth=1.2, label=label)
-            best = history.best_epoch
-            right.plot([best], [history.validation_accuracy[best - 1]], "o", color=color, ms=4)
-    left.set_ylabel(names.loss)
-    right.set_ylabel(
-        f"{names.training_score} (dashed), {names.score}" if names.score else "accuracy"
-    )
-    for axis in (left, right):
-        axis.set_xlabel("epoch")
-        axis.grid(alpha=0.3)
-        axis.locator_params(axis="x", integer=True)
-    right.legend(title="dashed: training", fontsize="small")
-    save_figure(figure, path)
-
-
-def plot_shares(shares: dict[str, list[float]], path: Path) -> None:
-    """Draw a group of bars per mix: the share of each layer in it."""
-    figure, (axis,) = new_figure(1, 1, width=max(4.5, 1.3 * len(shares) + 2), height=3.6)
-    num_layers = len(next(iter(shares.values())))
-    places = np.arange(len(shares))
-    width = 0.8 / num_layers
-    for layer in range(num_layers):
-        heights = [values[layer] for values in shares.values()]
-        axis.bar(
-            places + (layer - (num_layers - 1) / 2) * width, heights, width, label=layer_name(layer)
-        )
-    axis.set_xticks(places, list(shares), rotation=20 if len(shares) > 4 else 0)
-    axis.set_ylabel("share of the layer")
-    axis.set_ylim(0, 1.05)
-    axis.axhline(1 / num_layers, color="grey", linewidth=0.8, linestyle=":")
-    axis.legend(fontsize="small")
     save_figure(figure, path)

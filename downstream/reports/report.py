@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,13 @@ from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CheckpointError
 from bilm.files.writing import atomic_directory, write_text
 from downstream.heads.saved_head import save_head
+from downstream.reports.curves import (
+    CurveNames,
+    SelectedHead,
+    curves_note,
+    plot_curves,
+    plot_shares,
+)
 from downstream.reports.pages import (
     RESULTS_FILE,
     draw_pictures,
@@ -25,7 +32,7 @@ from downstream.reports.pages import (
     percent,
     without_pictures,
 )
-from downstream.reports.plots import CurveNames, plot_curves, plot_shares
+from downstream.reports.results_tree import results_tree
 from downstream.settings.common import TaskSettings
 from downstream.tasks.splits import SPLITS
 from downstream.tasks.task import Task
@@ -37,8 +44,6 @@ from downstream.training.experiment import (
     run,
     spread_of,
 )
-
-FORMAT = "bilm-report"
 
 _SHOWN_CONFUSIONS = 15
 
@@ -68,8 +73,8 @@ class TaskPage:
     pictures: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)  # by file name
     files: Mapping[str, str] = field(default_factory=dict)  # further text files
     loss: str = "cross-entropy"  # the name of the loss in plots
-    score: str = ""  # the name of the main score in plots, if it is not the accuracy
-    training_score: str = "accuracy"  # the name of the score in training in plots
+    score: str = "accuracy"  # the name of the main score
+    training_scored: bool = False  # the score in training is the same measure
     plain_figures: Sequence[str] = ()  # the scores that are not printed in percent
 
 
@@ -94,7 +99,7 @@ def run_and_report(
     best = results.chosen().outcome
     return (
         f"{summary_table(results, page.columns)}\n\nbest by validation: {best.mix}, seed "
-        f"{best.seed}; test {page.score or 'accuracy'} {best.scores['test'].main:.2%}\n"
+        f"{best.seed}; test {page.score} {best.scores['test'].main:.2%}\n"
         f"report: {Path(settings.output) / 'report.md'}\n"
     )
 
@@ -108,7 +113,8 @@ def write_report(
     """Write all files of the report, atomically."""
     chosen = results.chosen()
     with atomic_directory(Path(settings.output), CheckpointError, settings.overwrite) as directory:
-        tree = _results_tree(results, settings, page, finetuned)
+        fields = {**page.tree, "finetuned": finetuned}
+        tree = results_tree(results, settings, fields, list(page.figures))
         write_text(directory / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
         failures = draw_pictures(_pictures(results, page), directory)
         text = _page(results, settings, page, finetuned)
@@ -159,58 +165,20 @@ def confusion_table(confusions: Iterable[tuple[str, str, int]], unit: str) -> st
 def _pictures(results: Results[Any], page: TaskPage) -> dict[str, Callable[[Path], None]]:
     """Return the functions that draw the plots of the task and those of all tasks."""
     histories = {mix: [o.history for o in all_] for mix, all_ in results.by_mix().items()}
-    names = CurveNames(page.loss, page.score, page.training_score)
-    pictures = {**page.pictures, "curves.png": lambda path: plot_curves(histories, path, names)}
+    best = results.chosen().outcome
+    place = [outcome.seed for outcome in results.by_mix()[best.mix]].index(best.seed)
+    selected = SelectedHead(best.mix, place, best.seed)
+    pictures = {
+        **page.pictures,
+        "curves.png": lambda path: plot_curves(histories, path, _curve_names(page), selected),
+    }
     if shares := _labelled_shares(results):
         pictures["mix.png"] = partial(plot_shares, shares)
     return pictures
 
 
-def _results_tree(
-    results: Results[Any],
-    settings: TaskSettings,
-    page: TaskPage,
-    finetuned: dict[str, Any] | None,
-) -> dict[str, Any]:
-    chosen = results.chosen()
-    bilm = chosen.description.bilm
-    return {
-        "format": FORMAT,
-        "version": 1,
-        "settings": settings.model_dump(mode="json"),
-        "bilm": None if bilm is None else bilm.model_dump(mode="json"),
-        **page.tree,
-        "finetuned": finetuned,
-        "known_word_types": results.known_words,
-        "summary": {
-            mix: _summary(outcomes, page.figures) for mix, outcomes in results.by_mix().items()
-        },
-        "best": {"mix": chosen.outcome.mix, "seed": chosen.outcome.seed},
-        "outcomes": [_outcome_tree(outcome) for outcome in results.outcomes],
-        "seconds": results.seconds,
-        "peak_memory_gib": peak_memory_bytes() / 2**30,
-    }
-
-
-def _outcome_tree(outcome: Outcome[Any]) -> dict[str, Any]:
-    """Return an outcome as a JSON object; every split has the score `main`."""
-    tree = asdict(outcome)
-    for split, scores in outcome.scores.items():
-        tree["scores"][split]["main"] = scores.main
-    return tree
-
-
-def _summary(
-    outcomes: list[Outcome[Any]], figures: Mapping[str, str]
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the mean and standard deviation over seeds, by split and score."""
-    summary: dict[str, dict[str, dict[str, float]]] = {}
-    for split in SPLITS:
-        summary[split] = {}
-        for figure in figures:
-            mean, std = spread_of(outcomes, split, figure)
-            summary[split][figure] = {"mean": mean, "std": std}
-    return summary
+def _curve_names(page: TaskPage) -> CurveNames:
+    return CurveNames(page.loss, page.score, page.training_scored)
 
 
 def _mean_shares(outcomes: Sequence[Outcome[Any]]) -> dict[str, list[float]]:
@@ -260,6 +228,7 @@ def _page(
         _split_table(best, page),
         *page.details,
         "## Learning curves",
+        curves_note(_curve_names(page)),
         "![learning curves](curves.png)",
         "## Cost",
         f"Representations {results.seconds['representations']:.1f} s, heads "

@@ -127,7 +127,6 @@ def label_set_page(results: Results[LabelSetScores], settings: Settings) -> Task
         files=error_files(wrong, "Wrong labels of texts", "texts"),
         loss="binary cross-entropy",
         score="micro F1",
-        training_score="share of correct labels",
     )
 
 
@@ -185,8 +184,7 @@ def number_page(results: Results[NumberScores], settings: Settings) -> TaskPage:
         pictures={"numbers.png": partial(plot_numbers, truth, best.test_predictions, title)},
         files={ERRORS_FILE: json_lines(error.record() for error in largest)},
         loss="squared error of standardized numbers",
-        score="1 - squared error",
-        training_score="training",
+        score="R²",
         plain_figures=("rmse", "mae"),
     )
 
