@@ -6,7 +6,12 @@ from functools import partial
 
 from downstream.reports.pages import literal
 from downstream.reports.plots import plot_confusion
-from downstream.reports.report import CLASSIFICATION_COLUMNS, TaskPage, class_table
+from downstream.reports.report import (
+    CLASSIFICATION_COLUMNS,
+    TaskPage,
+    class_table,
+    confusion_table,
+)
 from downstream.reports.text_cards import (
     MIX_NOTE,
     CardParts,
@@ -32,6 +37,7 @@ def classification_page(results: Results[Scores], settings: Settings) -> TaskPag
     """Return the parts of the report that depend on the task."""
     task: Task = results.task
     best = results.chosen().outcome
+    test = best.scores["test"]
     texts = task.files[task.splits["test"].file].texts
     wrong = list(class_errors(results, task.classes, lambda i: {"text": texts[i]}))
     return TaskPage(
@@ -44,7 +50,9 @@ def classification_page(results: Results[Scores], settings: Settings) -> TaskPag
         selection="Selected by validation accuracy; this directory contains its classifier.",
         details=[
             "![confusion matrices](confusion.png)",
-            class_table(best.scores["test"].by_class, "class (test)", "texts"),
+            class_table(test.by_class, "class (test)", "texts"),
+            "## Confused labels (test)",
+            confusion_table(test.confusions(task.classes), "texts"),
             *error_section(wrong, "texts"),
         ],
         card=_card(results, settings),

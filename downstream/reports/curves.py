@@ -107,8 +107,9 @@ def _legend(mixes: Sequence[str], names: CurveNames, selected: SelectedHead | No
     from matplotlib.lines import Line2D
 
     def mark(shape: str, size: int, label: str) -> Any:
-        style = {"color": "grey", "markeredgecolor": "black", "markeredgewidth": 0.6}
-        return Line2D([], [], linestyle="", marker=shape, markersize=size, label=label, **style)
+        line = Line2D([], [], linestyle="", marker=shape, markersize=size, label=label)
+        line.set(color="grey", markeredgecolor="black", markeredgewidth=0.6)
+        return line
 
     dashed = "training" if names.training_scored else "training (loss)"
     handles = [Line2D([], [], color=_color(i), label=mix) for i, mix in enumerate(mixes)]

@@ -45,7 +45,7 @@ def pair_page(results: Results[Scores], settings: PairSettings) -> TaskPage:
             "![confusion matrices](confusion.png)",
             class_table(test.by_class, "class (test)", "pairs"),
             "## Confused labels (test)",
-            confusion_table(confusions(test, task.labels), "pairs"),
+            confusion_table(test.confusions(task.labels), "pairs"),
             *error_section(wrong, "pairs"),
         ],
         card=_card(results, settings),
@@ -79,17 +79,6 @@ def _introduction(results: Results[Scores], settings: PairSettings) -> str:
         f"mix.{vectors} {overlap.num_pairs:,} test pairs also occur in the training split; the "
         f"first text of {overlap.num_first_texts:,} test pairs does."
     )
-
-
-def confusions(scores: Scores, labels: tuple[str, ...]) -> list[tuple[str, str, int]]:
-    """Return true label, predicted label and number of pairs, the most frequent first."""
-    rows = [
-        (labels[i], labels[k], count)
-        for i, row in enumerate(scores.confusion)
-        for k, count in enumerate(row)
-        if i != k and count
-    ]
-    return sorted(rows, key=lambda row: -row[2])
 
 
 def _card(results: Results[Scores], settings: PairSettings) -> list[str]:

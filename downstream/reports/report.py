@@ -9,7 +9,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,12 +153,14 @@ def class_table(rows: Mapping[str, Any], heading: str, unit: str) -> str:
 def confusion_table(confusions: Iterable[tuple[str, str, int]], unit: str) -> str:
     """Return a table of the most frequent confusions: true label, predicted label, count."""
     rows = [
-        [literal(truth), literal(predicted), f"{count:,}"]
-        for truth, predicted, count in islice(confusions, _SHOWN_CONFUSIONS)
+        [literal(truth), literal(predicted), f"{count:,}"] for truth, predicted, count in confusions
     ]
     if not rows:
         return f"None of the {unit} has a wrong label."
-    return markdown_table([["true label", "predicted label", unit], *rows])
+    table = markdown_table([["true label", "predicted label", unit], *rows[:_SHOWN_CONFUSIONS]])
+    if len(rows) <= _SHOWN_CONFUSIONS:
+        return table
+    return f"The {_SHOWN_CONFUSIONS} most frequent confusions:\n\n{table}"
 
 
 def _pictures(results: Results[Any], page: TaskPage) -> dict[str, Callable[[Path], None]]:

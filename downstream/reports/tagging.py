@@ -71,7 +71,7 @@ def tagging_page(
         },
         pictures={
             "labels.png": partial(plot_labels, test.by_class, "spans" if task.is_bio else "words"),
-            "confusion.png": partial(plot_confused, confusions),
+            "confusion.png": partial(plot_confused, confusions, test.num_confusions),
         },
         files={
             ERRORS_FILE: json_lines(error.record() for error in wrong),

@@ -80,6 +80,7 @@ def test_texts_are_literal_in_the_report_of_classes(place: Path) -> None:
     assert classify.main([*flags, f"--output={place / 'classes'}"]) == 0
     page = (place / "classes" / "report.md").read_text("utf-8")
     assert r"| \*a\* " in page
+    assert "## Confused labels (test)" in page
     assert r"- the &lt;b&gt;cat\_" in page
     assert r"\[b\](c), predicted: \*a\* (" in page or r"\*a\*, predicted: \[b\](c) (" in page
     card = (place / "classes" / "model_card.md").read_text("utf-8")

@@ -65,5 +65,5 @@ def test_page_shows_a_limited_number_of_errors() -> None:
 def test_plots_many_confusions_and_none(tmp_path: Path) -> None:
     many = [(f"B-{i}", f"B-{i + 1}", 50 - i) for i in range(40)]
     for name, confusions in (("many", many), ("none", [])):
-        plot_confused(confusions, tmp_path / f"{name}.png")
+        plot_confused(confusions, len(confusions), tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
