@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import re
 import warnings
@@ -30,6 +31,9 @@ _DPI = 120
 _MAX_SHOWN_CHARACTERS = 60
 
 _MAX_REASON = 300
+
+_MAX_PLAIN = 1e15  # larger numbers have an exponent
+_MAX_DECIMALS = 9
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,28 @@ def markdown_table(rows: Sequence[Sequence[str]]) -> str:
 def percent(mean: float, std: float | None = None) -> str:
     """Format a share in percent, with its standard deviation if there is one."""
     return f"{100 * mean:.2f}" if std is None else f"{100 * mean:.2f} ± {100 * std:.2f}"
+
+
+def plain_number(value: float, digits: int = 4) -> str:
+    """Format a number that is not a share with at least `digits` significant digits."""
+    return plain_numbers([value], digits)[0]
+
+
+def plain_numbers(values: Sequence[float], digits: int = 4) -> list[str]:
+    """Format numbers with the same decimals, so that their range has at least `digits` digits.
+
+    Whole numbers have no decimals. Only very large or small numbers have an exponent.
+    """
+    largest = max(map(abs, values))
+    scale = max(values) - min(values) or largest
+    if largest >= _MAX_PLAIN or not math.isfinite(largest):
+        return [f"{value:.{digits}g}" for value in values]
+    if scale == 0 or all(float(value).is_integer() for value in values):
+        return [f"{value:,.0f}" for value in values]
+    decimals = max(0, digits - 1 - math.floor(math.log10(scale)))
+    if decimals > _MAX_DECIMALS:
+        return [f"{value:.{digits}g}" for value in values]
+    return [f"{value:,.{decimals}f}" for value in values]
 
 
 def json_lines(records: Iterable[Mapping[str, Any]]) -> str:

@@ -190,13 +190,19 @@ def _draw_text(text: str, path: Path) -> None:
 
 def plot_numbers(truth: Floats, predicted: Floats, title: str, path: Path) -> None:
     """Draw a dot per text: the predicted number against the true one, with the diagonal."""
-    figure, (axis,) = new_figure(1, 1, width=4.8, height=4.6)
-    ends = [float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))]
-    axis.plot(ends, ends, color="grey", linestyle="--", linewidth=1)
+    figure, (axis,) = new_figure(1, 1, width=5.0, height=5.2)
+    low = float(min(truth.min(), predicted.min()))
+    high = float(max(truth.max(), predicted.max()))
+    margin = 0.04 * (high - low) or 1.0
+    ends = (low - margin, high + margin)
+    axis.plot(ends, ends, color="grey", linestyle="--", linewidth=1, label="predicted = true")
     size = 14 if len(truth) <= _MANY_TEXTS else 4
-    axis.scatter(truth, predicted, s=size, alpha=0.5, linewidths=0)
+    axis.scatter(truth, predicted, s=size, alpha=0.5, linewidths=0, label="test texts")
+    axis.set(xlim=ends, ylim=ends, aspect="equal")
     axis.set_xlabel("true number")
     axis.set_ylabel("predicted number")
+    axis.locator_params(nbins=6)
     axis.set_title(title, fontsize="medium")
     axis.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small")
     save_figure(figure, path)

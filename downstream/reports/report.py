@@ -29,6 +29,7 @@ from downstream.reports.pages import (
     literal,
     markdown_table,
     percent,
+    plain_number,
     without_pictures,
 )
 from downstream.reports.results_tree import results_tree
@@ -45,6 +46,11 @@ from downstream.training.experiment import (
 )
 
 _SHOWN_CONFUSIONS = 15
+
+_LEARNED_NOTE = (
+    " For `learned`, the share of a layer is its share of the squared norm of the first weight "
+    "matrix; it is not a weight in a sum."
+)
 
 
 class Column(NamedTuple):
@@ -129,16 +135,23 @@ def summary_table(results: Results[Any], columns: Sequence[Column] = CLASSIFICAT
     rows = [["mix", *(column.heading for column in columns), "layers", "gamma"]]
     for mix, outcomes in results.by_mix().items():
         figures = [_cell(outcomes, column) for column in columns]
-        layers = "; ".join(
-            " ".join(f"{share:.2f}" for share in shares)
-            for shares in _mean_shares(outcomes).values()
-        )
-        gammas = "; ".join(
-            f"{sum(o.gammas[place] for o in outcomes) / len(outcomes):.2f}"
+        layers = {
+            place: " ".join(f"{share:.2f}" for share in shares)
+            for place, shares in _mean_shares(outcomes).items()
+        }
+        gammas = {
+            place: f"{sum(o.gammas[place] for o in outcomes) / len(outcomes):.2f}"
             for place in outcomes[0].gammas
-        )
-        rows.append([mix, *figures, layers or "-", gammas or "-"])
+        }
+        rows.append([mix, *figures, _by_place(layers), _by_place(gammas)])
     return markdown_table(rows)
+
+
+def _by_place(cells: Mapping[str, str]) -> str:
+    """Join what a mix has at the input and at the output; a single place is not named."""
+    if len(cells) == 1:
+        return next(iter(cells.values()))
+    return "; ".join(f"{place} {cell}" for place, cell in cells.items()) or "-"
 
 
 def class_table(rows: Mapping[str, Any], heading: str, unit: str) -> str:
@@ -178,6 +191,11 @@ def _pictures(results: Results[Any], page: TaskPage) -> dict[str, Callable[[Path
     return pictures
 
 
+def _learned_note(results: Results[Any]) -> str:
+    """Return the explanation of the shares of `learned`, if it is one of the mixes."""
+    return _LEARNED_NOTE if "learned" in results.by_mix() else ""
+
+
 def _curve_names(page: TaskPage) -> CurveNames:
     return CurveNames(page.loss, page.score, page.training_scored)
 
@@ -211,7 +229,7 @@ def _page(
         f"# {page.title}",
         page.introduction,
         "## Comparison of mixes",
-        page.comparison,
+        f"{page.comparison}{_learned_note(results)}",
         summary_table(results, page.columns),
     ]
     if _labelled_shares(results):
@@ -238,11 +256,6 @@ def _page(
         f"```json\n{settings.model_dump_json(indent=2)}\n```",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def plain_number(value: float) -> str:
-    """Format a score that is not a share."""
-    return f"{value:.4g}"
 
 
 def _split_table(outcome: Outcome[Any], page: TaskPage) -> str:

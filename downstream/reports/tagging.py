@@ -36,6 +36,11 @@ class TaskNames:
     use: str  # of its class
 
 
+_WORD_ACCURACY = (
+    " Word accuracy is the share of all words with the right label, including O; F1, precision and "
+    "recall are those of whole spans."
+)
+
 TAGGING = TaskNames("Tagging", "sentences", "tagger", "downstream.Tagger")
 
 
@@ -46,7 +51,12 @@ def tagging_page(
     task: TaggingTask = results.task
     best = results.chosen().outcome
     main = "F1" if task.is_bio else "accuracy"
-    figures = {"main": main, "precision": "precision", "recall": "recall", "accuracy": "accuracy"}
+    figures = {
+        "main": main,
+        "precision": "precision",
+        "recall": "recall",
+        "accuracy": "word accuracy",
+    }
     if not task.is_bio:
         figures = {"main": main}
     test = best.scores["test"]
@@ -59,7 +69,8 @@ def tagging_page(
         "each layer (token encoder first), and gamma.",
         columns=(Column("validation", "main", "validation"), Column("test", "main", "test")),
         figures=figures,
-        selection=f"Selected by the validation {main}; this directory contains its {names.noun}.",
+        selection=f"Selected by the validation {main}; this directory contains its {names.noun}."
+        + (_WORD_ACCURACY if task.is_bio else ""),
         details=_details(test, task.is_bio, confusions, wrong),
         card=_card(results, settings, names),
         tree={

@@ -11,9 +11,9 @@ import numpy as np
 from downstream.heads.text_targets import LabelSets, Numbers
 from downstream.reports.classification import classification_page
 from downstream.reports.error_pages import ERRORS_FILE, MAX_ERRORS_ON_PAGE
-from downstream.reports.pages import json_lines, literal
+from downstream.reports.pages import json_lines, literal, plain_number, plain_numbers
 from downstream.reports.plots import plot_labels, plot_numbers
-from downstream.reports.report import Column, TaskPage, class_table, plain_number
+from downstream.reports.report import Column, TaskPage, class_table
 from downstream.reports.text_cards import (
     MIX_NOTE,
     CardParts,
@@ -156,7 +156,7 @@ def number_page(results: Results[NumberScores], settings: Settings) -> TaskPage:
     best, numbers = results.chosen(), results.task.splits["train"].labels
     test, truth = best.outcome.scores["test"], results.task.splits["test"].labels
     largest = largest_errors(results)
-    span = f"{plain_number(float(numbers.min()))} to {plain_number(float(numbers.max()))}"
+    span = " to ".join(plain_numbers([float(numbers.min()), float(numbers.max())]))
     title = f"test: r = {test.pearson:.3f}, RMSE {plain_number(test.rmse)}"
     return TaskPage(
         title="Regression of texts on a frozen biLM",

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from downstream.heads.class_outputs import Probabilities
 from downstream.reports.error_pages import (
     ERRORS_FILE,
@@ -21,7 +23,7 @@ from downstream.reports.error_pages import (
     errors_document,
     side_line,
 )
-from downstream.reports.pages import json_lines, literal
+from downstream.reports.pages import json_lines, literal, plain_numbers
 from downstream.training.experiment import Results
 
 _MAX_CHARACTERS = {"report": 300, "page": 5_000}  # of each text
@@ -136,17 +138,19 @@ class NumberError(TextError):
         """Return both numbers, and their difference."""
         return {
             "number": self.number,
-            "predicted": float(f"{self.predicted:.7g}"),
+            "predicted": float(str(np.float32(self.predicted))),
             "residual": float(f"{self.predicted - self.number:.7g}"),
         }
 
     def summary(self) -> str:
         """Return both numbers in one line."""
-        return f"{self.number:.4g}, predicted: {self.predicted:.4g}"
+        number, predicted = self.sides()
+        return f"{number}, predicted: {predicted}"
 
     def sides(self) -> tuple[str, str]:
         """Return both numbers as HTML."""
-        return f"{self.number:.4g}", f"{self.predicted:.4g}"
+        number, predicted = plain_numbers([self.number, self.predicted], digits=3)
+        return number, predicted
 
 
 def class_errors(

@@ -63,6 +63,8 @@ def test_texts_are_literal_in_the_report_of_tags(place: Path) -> None:
     assert tag.main(tag_flags(place, "shown", *FEW, f"--vectors={place / 'vectors.txt'}")) == 0
     page = (place / "shown" / "report.md").read_text("utf-8")
     assert r"| \$a\_{\$&lt;b&gt; " in page  # the table of types
+    assert "| word accuracy |" in page
+    assert "Word accuracy is the share of all words with the right label, including O" in page
     assert r"| B-\`c\`\|" in page  # the confusions
     assert r"- First &lt;script&gt;\*x\* second" in page  # a sentence
     assert r"[\`c\`|]" in page  # the type of a missed span

@@ -14,6 +14,8 @@ from downstream.reports.pages import (
     markdown_table,
     new_figure,
     percent,
+    plain_number,
+    plain_numbers,
     write_page,
 )
 
@@ -42,6 +44,18 @@ def test_text_is_shown_literally_in_markdown() -> None:
     }
     assert {text: literal(text) for text in starts} == starts
     assert markdown_table([[literal("a|\\|")]]).splitlines()[0] == r"| a\|\\\| |"
+
+
+def test_numbers_have_the_digits_of_their_range() -> None:
+    shown = [plain_number(x) for x in (0, 3155.44, 2.5, 0.000123456, 55031.2, -3.0, 1e20, 1e-20)]
+    assert shown == ["0", "3,155", "2.500", "0.0001235", "55,031", "-3", "1e+20", "1e-20"]
+    assert plain_numbers([1_700_000_000, 1_700_000_500]) == ["1,700,000,000", "1,700,000,500"]
+    assert plain_numbers([1_700_000_000.25, 1_700_000_003.5]) == [
+        "1,700,000,000.250",
+        "1,700,000,003.500",
+    ]
+    assert plain_numbers([11730.4, 56850.9]) == ["11,730", "56,851"]
+    assert plain_numbers([2.5, 4.0], digits=3) == ["2.50", "4.00"]
 
 
 def test_failed_plot_is_left_out_with_a_warning(

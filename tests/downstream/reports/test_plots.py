@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from downstream.reports.plots import (
     plot_confused,
     plot_confusion,
     plot_labels,
+    plot_numbers,
 )
 from downstream.tasks.scores import ClassScores, Scores, score
 
@@ -42,7 +44,7 @@ def assert_apart_and_inside(figure: Any, labels: list[Any], direction: str) -> N
     boxes = [label.get_window_extent() for label in labels]
     ends = [(getattr(box, f"{direction}0"), getattr(box, f"{direction}1")) for box in boxes]
     ends.sort()
-    assert all(end <= start for (_, end), (start, _) in zip(ends, ends[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in pairwise(ends))
     page = figure.bbox
     for box in [*boxes, *(axis.get_tightbbox() for axis in figure.axes)]:
         assert page.x0 <= box.x0
@@ -116,3 +118,13 @@ def test_no_confusions_are_stated(drawn: list[Any]) -> None:
 def test_confusions_of_classes_are_sorted() -> None:
     (one, _) = scores(["a", "b", "c"]).values()
     assert one.confusions(("a", "b", "c")) == [("c", "a", 2), ("b", "a", 1)]
+
+
+def test_predicted_numbers_have_the_limits_of_true_ones(drawn: list[Any]) -> None:
+    truth = np.array([1.0, 2.0, 3.0], np.float32)
+    for predicted in (truth * 2, np.full_like(truth, 2), truth):
+        plot_numbers(truth, predicted, "test", PATH)
+        axis = drawn[-1].axes[0]
+        assert axis.get_xlim() == axis.get_ylim()
+        legend = [text.get_text() for text in drawn[-1].legends[0].get_texts()]
+        assert legend == ["predicted = true", "test texts"]

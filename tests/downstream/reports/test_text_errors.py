@@ -45,7 +45,7 @@ def test_records_have_the_place_the_texts_and_both_sides() -> None:
 def test_paragraphs_have_both_sides() -> None:
     assert PAIR.paragraph() == "- &lt;i&gt; a  \n  b &amp; c  \n  x&gt;y, predicted: z (0.88)"
     assert LABELS.paragraph() == "- t  \n  missed: a (0.10); wrong: b (0.90), c (0.80)"
-    assert NUMBER.paragraph() == "- t  \n  2.5, predicted: 4"
+    assert NUMBER.paragraph() == "- t  \n  2.50, predicted: 4.00"
     only_missed = LabelSetError("p", {"text": "t"}, {"a": 0.1}, {}, [])
     assert only_missed.summary() == "missed: a (0.10); wrong: -"
     assert only_missed.sides()[1] == "none"
