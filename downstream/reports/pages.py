@@ -32,6 +32,13 @@ _MAX_SHOWN_CHARACTERS = 60
 
 _MAX_REASON = 300
 
+# Long words are broken. Marks and labels do not change the order of the words next to them, in
+# scripts of both directions.
+_COMMON_STYLE = """
+body { overflow-wrap: anywhere; }
+mark, sub, b, small { unicode-bidi: isolate; }
+"""
+
 _MAX_PLAIN = 1e15  # larger numbers have an exponent
 _MAX_DECIMALS = 9
 
@@ -112,12 +119,17 @@ def json_lines(records: Iterable[Mapping[str, Any]]) -> str:
 
 
 def html_document(title: str, style: str, body: Sequence[str]) -> str:
-    """Return an HTML document without scripts; its heading is the title, `body` is HTML."""
+    """Return an HTML document without scripts; its heading is the title, `body` is HTML.
+
+    Elements with a text from the data should have `dir="auto"`, which finds its direction.
+    """
     return "\n".join(
         [
             "<!DOCTYPE html>",
-            f'<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>',
-            f"<style>{style}</style></head><body>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{escape(title)}</title>",
+            f"<style>{_COMMON_STYLE}{style}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
             *body,
             "</body></html>\n",

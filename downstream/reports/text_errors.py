@@ -59,7 +59,9 @@ class TextError:
 
     def article(self) -> str:
         """Return the error as a part of the page."""
-        texts = [f"<p>{escape(_shortened(text, 'page'))}</p>" for text in self.texts.values()]
+        texts = [
+            f'<p dir="auto">{escape(_shortened(text, "page"))}</p>' for text in self.texts.values()
+        ]
         truth, predicted = self.sides()
         sides = [side_line("true", truth), side_line("predicted", predicted)]
         place = f"<small>{escape(self.place)}</small>"

@@ -10,6 +10,7 @@ from bilm.errors import CheckpointError
 from downstream.reports.pages import (
     Page,
     check_free,
+    html_document,
     literal,
     markdown_table,
     new_figure,
@@ -102,3 +103,12 @@ def test_rejects_nan_and_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_page(tmp_path / "page", "kind", Page({"x": float("nan")}, []))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_html_pages_fit_small_screens_and_isolate_marks() -> None:
+    text = html_document("<t>", "p { margin: 0 }", ["<p>a</p>"])
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
+    assert "overflow-wrap: anywhere" in text
+    assert "unicode-bidi: isolate" in text
+    assert "<title>&lt;t&gt;</title>" in text
+    assert "p { margin: 0 }</style>" in text
