@@ -90,9 +90,12 @@ def _texts(figure: Any) -> Iterator[Any]:
     formulas: set[int] = set()
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
-            labels = axis.get_ticklabels(which="both")  # creates them
-            if isinstance(axis.get_major_formatter(), LogFormatter):
-                formulas.update(map(id, labels))
+            for labels, formatter in (  # the labels are created here
+                (axis.get_majorticklabels(), axis.get_major_formatter()),
+                (axis.get_minorticklabels(), axis.get_minor_formatter()),
+            ):
+                if isinstance(formatter, LogFormatter):
+                    formulas.update(map(id, labels))
     for text in figure.findobj(Text):
         if id(text) not in formulas:
             yield text

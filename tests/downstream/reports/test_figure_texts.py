@@ -30,6 +30,12 @@ def test_numbers_of_logarithmic_axes_are_formulas() -> None:
     prepare_texts(figure)
     assert all(label.get_parse_math() for label in axis.xaxis.get_ticklabels())
     assert not any(label.get_parse_math() for label in axis.yaxis.get_ticklabels())
+    axis.set_xticks([1, 1000], [FORMULA, FORMULA])
+    prepare_texts(figure)
+    assert not any(label.get_parse_math() for label in axis.xaxis.get_majorticklabels())
+    minor = axis.xaxis.get_minorticklabels()
+    assert minor
+    assert all(label.get_parse_math() for label in minor)
 
 
 def test_chooses_a_font_that_has_the_characters(monkeypatch: pytest.MonkeyPatch) -> None:
