@@ -30,6 +30,7 @@ from downstream.reports.pages import (
     markdown_table,
     percent,
     plain_number,
+    plain_numbers,
     without_pictures,
 )
 from downstream.reports.results_tree import results_tree
@@ -210,9 +211,9 @@ def _mean_shares(outcomes: Sequence[Outcome[Any]]) -> dict[str, list[float]]:
 
 
 def _labelled_shares(results: Results[Any]) -> dict[str, list[float]]:
-    """Return the mean shares of all mixes; a mix at the output is labelled "(output)"."""
+    """Return the mean shares of all mixes; those of two places are labelled with the place."""
     return {
-        mix if place == "input" else f"{mix} ({place})": shares
+        mix if len(outcomes[0].shares) == 1 else f"{mix} ({place})": shares
         for mix, outcomes in results.by_mix().items()
         for place, shares in _mean_shares(outcomes).items()
     }
@@ -274,4 +275,4 @@ def _cell(outcomes: Sequence[Outcome[Any]], column: Column) -> str:
     mean, std = spread_of(outcomes, column.split, column.figure)
     if column.is_share:
         return percent(mean, std if len(outcomes) > 1 else None)
-    return plain_number(mean) + (f" ± {plain_number(std)}" if len(outcomes) > 1 else "")
+    return " ± ".join(plain_numbers([mean, std])) if len(outcomes) > 1 else plain_number(mean)
