@@ -122,7 +122,7 @@ class Bars(NamedTuple):
 
 
 def length_name(num_words: int) -> str:
-    """Return the name of the group of texts with so many words."""
+    """Return the name of the group of texts of `num_words` words."""
     return next(name for name, longest in LENGTHS.items() if num_words <= longest)
 
 
