@@ -38,7 +38,8 @@ def classify(settings: Settings, progress: bool | None = None) -> str:
     """Run the experiment, write the report, and return the summary."""
     # torch is imported here, so that --help and errors in the settings appear immediately.
     from downstream.reports.pages import check_free
-    from downstream.reports.report import FORMAT, summary_table, write_report
+    from downstream.reports.report import summary_table, write_report
+    from downstream.reports.results_tree import FORMAT
     from downstream.reports.targets import result_line, text_page
     from downstream.tasks.targets import read_text_task
     from downstream.training.experiment import run

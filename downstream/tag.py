@@ -49,7 +49,7 @@ def tag(settings: TagSettings, progress: bool | None = None) -> str:
 def check_output(settings: TaskSettings) -> None:
     """Reject an output directory or a device that cannot be used, before any file is read."""
     from downstream.reports.pages import check_free
-    from downstream.reports.report import FORMAT
+    from downstream.reports.results_tree import FORMAT
 
     check_free(Path(settings.output), FORMAT, settings.overwrite)
     choose_device(settings.device)

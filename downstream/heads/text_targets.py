@@ -148,12 +148,13 @@ class NumberModel(_TargetModel):
     def evaluate(self, predictions: Numbers, numbers: Numbers) -> Evaluation:
         """Compare decoded predictions with the numbers.
 
-        The score is 1 minus the loss. A correlation would also rank epochs highly in which the
-        head has not yet learned the scale of the numbers.
+        The score is R², or 0 if all numbers are equal. A correlation would also rank epochs highly
+        in which the head has not yet learned the scale of the numbers.
         """
-        errors = (predictions.astype(np.float64) - numbers) / self._std
-        loss = float((errors**2).mean())
-        return Evaluation(loss, 1 - loss)
+        squared_error = float(((predictions.astype(np.float64) - numbers) ** 2).mean())
+        variance = float(numbers.var(dtype=np.float64))
+        r2 = 1 - squared_error / variance if variance > 0 else 0.0
+        return Evaluation(squared_error / self._std**2, r2)
 
 
 def micro_f1(truth: npt.NDArray[np.bool_], chosen: npt.NDArray[np.bool_]) -> float:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from downstream.reports.pages import literal
 from downstream.reports.plots import plot_confusion
-from downstream.reports.report import CLASSIFICATION_COLUMNS, TaskPage, class_table
+from downstream.reports.report import (
+    CLASSIFICATION_COLUMNS,
+    TaskPage,
+    class_table,
+    confusion_table,
+)
 from downstream.reports.text_cards import (
     MIX_NOTE,
     CardParts,
@@ -31,6 +37,7 @@ def classification_page(results: Results[Scores], settings: Settings) -> TaskPag
     """Return the parts of the report that depend on the task."""
     task: Task = results.task
     best = results.chosen().outcome
+    test = best.scores["test"]
     texts = task.files[task.splits["test"].file].texts
     wrong = list(class_errors(results, task.classes, lambda i: {"text": texts[i]}))
     return TaskPage(
@@ -43,13 +50,16 @@ def classification_page(results: Results[Scores], settings: Settings) -> TaskPag
         selection="Selected by validation accuracy; this directory contains its classifier.",
         details=[
             "![confusion matrices](confusion.png)",
-            class_table(best.scores["test"].by_class, "class (test)", "texts"),
+            class_table(test.by_class, "class (test)", "texts"),
+            "## Confused labels (test)",
+            confusion_table(test.confusions(task.classes), "texts"),
             *error_section(wrong, "texts"),
         ],
         card=_card(results, settings),
         tree={"classes": list(task.classes), **num_texts(results)},
         pictures={"confusion.png": partial(plot_confusion, best.scores, task.classes)},
         files=error_files(wrong, "Wrong classes of texts", "texts"),
+        training_scored=True,
     )
 
 
@@ -60,7 +70,7 @@ def _card(results: Results[Scores], settings: Settings) -> list[str]:
         settings,
         CardParts(
             title="text classifier",
-            outputs=f"**Classes.** {', '.join(classes)}.",
+            outputs=f"**Classes.** {', '.join(map(literal, classes))}.",
             test=f"accuracy {test.accuracy:.2%}, macro F1 {test.macro_f1:.2%}",
             predictor="TextClassifier",
             limits=f"Every text gets one of the {len(classes)} classes, including a text that "

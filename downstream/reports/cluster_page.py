@@ -24,7 +24,7 @@ body { font-family: sans-serif; line-height: 1.7; max-width: 60em; margin: 2em a
        color: #111; background: #fff; }
 h2 { border-top: 1px solid #999; padding-top: 0.8em; }
 sub { font-size: 0.7em; font-weight: bold; }
-.m { border-bottom: 2px solid; border-radius: 2px; }
+.m { border-bottom: 2px solid; border-radius: 2px; unicode-bidi: isolate; }
 .s { color: #555; border: 0; }
 """
 
@@ -47,10 +47,10 @@ def cluster_page(documents: Sequence[ShownDocument]) -> str:
         "number of its cluster. Numbers of true and predicted clusters do not correspond.</p>",
     ]
     for document in shown:
-        parts.append(f"<h2>{escape(document.name)}</h2>")
+        parts.append(f'<h2 dir="auto">{escape(document.name)}</h2>')
         for heading, clusters in (("Predicted", document.predicted), ("True", document.truth)):
             parts.append(f"<h3>{heading}</h3>")
-            parts.append(f"<p>{'<br>'.join(_marked(document.sentences, clusters))}</p>")
+            parts.append(f"<p dir='auto'>{'<br>'.join(_marked(document.sentences, clusters))}</p>")
     return html_document("Coreference", _STYLE + _colors(), parts)
 
 

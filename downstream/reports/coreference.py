@@ -16,7 +16,7 @@ from typing import Any
 from downstream.heads.coreference import CorefDescription, CorefPrediction
 from downstream.reports.cluster_page import PAGE_FILE, ShownDocument, cluster_page
 from downstream.reports.error_pages import ERRORS_FILE, SHOWN_ERRORS
-from downstream.reports.pages import json_lines, markdown_table
+from downstream.reports.pages import json_lines, literal, markdown_table
 from downstream.reports.plots import LENGTHS, Bar, Bars, length_name, plot_bars
 from downstream.reports.report import Column, TaskPage
 from downstream.settings.coreference import CorefSettings
@@ -129,7 +129,6 @@ def coref_page(results: Results[CorefScores], settings: CorefSettings) -> TaskPa
         },
         loss="negative log-likelihood per word",
         score="CoNLL score",
-        training_score="accuracy of antecedents",
     )
 
 
@@ -242,7 +241,7 @@ def _error_paragraphs(documents: Sequence[Resolved]) -> Iterator[str]:
         counts = Counter(one.text(m).lower() for one in documents for m in kind(one))
         yield f"{sum(counts.values()):,} {heading} mentions. The most frequent ones:"
         shown = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_ERRORS]
-        rows = [[text, f"{count:,}"] for text, count in shown]
+        rows = [[literal(text), f"{count:,}"] for text, count in shown]
         yield markdown_table([[f"{heading} mention", "times"], *rows]) if rows else "None."
 
 

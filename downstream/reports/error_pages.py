@@ -32,7 +32,7 @@ mark { color: inherit; border-radius: 3px; padding: 0.15em 0.25em; text-indent: 
 mark.right { background: #e3e3e3; }
 mark.missed { background: #bfe3c3; border-bottom: 2px solid #2b7a37; }
 mark.wrong { background: #f6c1b6; border-bottom: 2px dashed #b3311b; }
-mark sub { font-weight: bold; padding-left: 0.3em; }
+mark sub { font-weight: bold; padding-inline-start: 0.3em; }
 small { color: #595959; }
 """
 
@@ -51,4 +51,4 @@ def errors_document(
 
 def side_line(side: str, content: str) -> str:
     """Return a line of an error in HTML: the true or the predicted side, and its content."""
-    return f'<p class="side"><b class="side">{side}</b>{content}</p>'
+    return f'<p class="side"><b class="side">{side}</b><span dir="auto">{content}</span></p>'

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from downstream.heads.pair_model import PairDescription
+from downstream.reports.pages import literal
 from downstream.reports.plots import plot_confusion
 from downstream.reports.report import (
     CLASSIFICATION_COLUMNS,
@@ -44,7 +45,7 @@ def pair_page(results: Results[Scores], settings: PairSettings) -> TaskPage:
             "![confusion matrices](confusion.png)",
             class_table(test.by_class, "class (test)", "pairs"),
             "## Confused labels (test)",
-            confusion_table(confusions(test, task.labels), "pairs"),
+            confusion_table(test.confusions(task.labels), "pairs"),
             *error_section(wrong, "pairs"),
         ],
         card=_card(results, settings),
@@ -57,6 +58,7 @@ def pair_page(results: Results[Scores], settings: PairSettings) -> TaskPage:
         },
         pictures={"confusion.png": partial(plot_confusion, best.scores, task.labels)},
         files=error_files(wrong, "Wrong classes of pairs", "pairs"),
+        training_scored=True,
     )
 
 
@@ -79,17 +81,6 @@ def _introduction(results: Results[Scores], settings: PairSettings) -> str:
     )
 
 
-def confusions(scores: Scores, labels: tuple[str, ...]) -> list[tuple[str, str, int]]:
-    """Return true label, predicted label and number of pairs, the most frequent first."""
-    rows = [
-        (labels[i], labels[k], count)
-        for i, row in enumerate(scores.confusion)
-        for k, count in enumerate(row)
-        if i != k and count
-    ]
-    return sorted(rows, key=lambda row: -row[2])
-
-
 def _card(results: Results[Scores], settings: PairSettings) -> list[str]:
     chosen, task = results.chosen(), results.task
     best, description = chosen.outcome, chosen.description
@@ -99,7 +90,7 @@ def _card(results: Results[Scores], settings: PairSettings) -> list[str]:
         "# Model card: pair classifier",
         f"**Model.** A network with attention between two texts and {chosen.num_weights:,} "
         f"weights on {', '.join(description.input_names())}.",
-        f"**Classes.** {', '.join(task.classes)}.",
+        f"**Classes.** {', '.join(map(literal, task.classes))}.",
         f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
         f"pairs, and {len(task.splits['validation']):,} more for early stopping; seed {best.seed}.",
         f"**Test data.** `{Path(settings.data.test).name}`, {len(task.splits['test']):,} pairs: "

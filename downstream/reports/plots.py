@@ -1,4 +1,4 @@
-"""The plots of a report: confusion matrices, labels, numbers, learning curves, layer weights."""
+"""The plots of the reports of tasks: confusion matrices, bars, and predicted numbers."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from downstream.reports.pages import layer_name, new_figure, save_figure
+from downstream.reports.figure_texts import short_names, text_width
+from downstream.reports.pages import new_figure, save_figure
 from downstream.tasks.scores import ClassScores, Scores
-from downstream.training.fit import History
 
+Counts = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-_MAX_NUMBERED_CLASSES = 20
+_MAX_NAMED = 40  # classes or labels in a plot
 
-_MAX_LABELS = 40
+# Larger matrices, or those with longer names, are drawn below each other.
+_MAX_IN_A_ROW = 8
+_MAX_WIDTH_IN_A_ROW = 16
+
+_POINTS_IN_A_CELL = 98  # the font size at which a digit is as wide as a cell of one inch
+
+_BARS_WIDTH = 4.4  # inches, without the names
+
+_AXIS_LABEL_WIDTH = 52  # columns
 
 _MANY_TEXTS = 500
 
@@ -27,35 +37,74 @@ _MANY_TEXTS = 500
 LENGTHS = {"1 word": 1, "2": 2, "3": 3, "4 to 6": 6, "7 to 10": 10, "11 or more": sys.maxsize}
 
 
-def plot_confusion(scores: dict[str, Scores], classes: Sequence[str], path: Path) -> None:
-    """Draw one matrix per split; a cell is shaded by its share of the true class."""
-    figure, axes = new_figure(1, len(scores), width=4.2, height=4.0)
-    for axis, (split, result) in zip(axes, scores.items(), strict=True):
+class _Matrix(NamedTuple):
+    """Counts of pairs of names, and what is drawn: shades from 0 to 1, a title and two labels."""
+
+    names: Sequence[str]
+    counts: Counts
+    shades: npt.NDArray[np.float64]
+    title: str
+    kind: str  # of the names, such as "class"
+
+
+def plot_confusion(scores: Mapping[str, Scores], classes: Sequence[str], path: Path) -> None:
+    """Draw one matrix per split; a cell is shaded by its share of the true class.
+
+    Of many classes, those with the most errors in the last split, which is the test split, are
+    shown.
+    """
+    last = np.array(list(scores.values())[-1].confusion)
+    errors = last.sum(axis=0) + last.sum(axis=1) - 2 * last.diagonal()
+    order = np.lexsort((-last.sum(axis=1), -errors))
+    shown = np.sort(order[:_MAX_NAMED])
+    names = [classes[i] for i in shown]
+    some = ""
+    if len(classes) > len(shown):
+        some = f"\nthe {len(shown)} of {len(classes):,} classes with the most test errors"
+    matrices = []
+    for split, result in scores.items():
         counts = np.array(result.confusion)
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        axis.imshow(shares, vmin=0, vmax=1, cmap="Blues")
-        axis.set_title(f"{split}: accuracy {result.accuracy:.2%}")
-        axis.set_xlabel("predicted class")
-        axis.set_ylabel("true class")
-        if len(classes) > _MAX_NUMBERED_CLASSES:
-            continue
-        names = [name if len(name) <= 12 else name[:11] + "…" for name in classes]
-        rotation = 45 if max(map(len, names)) > 3 else 0
-        axis.set_xticks(range(len(classes)), names, rotation=rotation)
-        axis.set_yticks(range(len(classes)), names)
-        for i, j in np.ndindex(counts.shape):
-            color = "white" if shares[i, j] > 0.5 else "black"
-            size = 9 if len(classes) <= 8 else 6
-            text = f"{counts[i, j]:,}"
+        title = f"{split}: accuracy {result.accuracy:.2%}{some}"
+        part = np.ix_(shown, shown)
+        matrices.append(_Matrix(names, counts[part], shares[part], title, "class"))
+    _draw_matrices(matrices, path)
+
+
+def _draw_matrices(matrices: Sequence[_Matrix], path: Path) -> None:
+    """Draw matrices of the same size side by side, or below each other if they are large."""
+    names = short_names(matrices[0].names)
+    count, widest = len(names), max(map(text_width, names), default=0)
+    is_small = count <= _MAX_IN_A_ROW and widest <= _MAX_WIDTH_IN_A_ROW
+    rows, columns = (1, len(matrices)) if is_small else (len(matrices), 1)
+    cell = 0.55 if count <= 8 else 0.36 if count <= 20 else 0.3
+    side = max(2.4, cell * count)
+    labels = 0.085 * widest + 0.7  # the names and the title of an axis, in inches
+    figure, axes = new_figure(rows, columns, max(4.2, side + labels), side + labels + 0.6)
+    for axis, matrix in zip(axes, matrices, strict=True):
+        axis.imshow(matrix.shades, vmin=0, vmax=1, cmap="Blues")
+        axis.set_title(matrix.title, fontsize="medium")
+        axis.set_xlabel(f"predicted {matrix.kind}")
+        axis.set_ylabel(f"true {matrix.kind}")
+        rotation = 90 if widest > 3 else 0
+        axis.set_xticks(range(count), names, rotation=rotation, fontsize=9)
+        axis.set_yticks(range(count), names, fontsize=9)
+        for i, j in np.argwhere(matrix.counts):
+            color = "white" if matrix.shades[i, j] > 0.5 else "black"
+            text = f"{matrix.counts[i, j]:,}"
+            size = min(9.0 if count <= 8 else 7.5, _POINTS_IN_A_CELL * cell / len(text))
             axis.text(j, i, text, ha="center", va="center", color=color, size=size)
     save_figure(figure, path)
 
 
 def plot_labels(scores: Mapping[str, ClassScores], unit: str, path: Path) -> None:
     """Draw a bar per label: its F1, for the most frequent labels; `unit` is what they label."""
-    shown = sorted(scores, key=lambda name: -scores[name].support)[:_MAX_LABELS]
+    shown = sorted(scores, key=lambda name: -scores[name].support)[:_MAX_NAMED]
     rows = {name: Bar(scores[name].f1, scores[name].support) for name in shown}
-    plot_bars([Bars(f"F1 (%) of each label, with its number of {unit}", rows)], path)
+    which = "each label"
+    if len(scores) > len(shown):
+        which = f"the {len(shown)} most frequent of {len(scores):,} labels"
+    plot_bars([Bars(f"F1 (%) of {which}, with its number of test {unit}", rows)], path)
 
 
 class Bar(NamedTuple):
@@ -73,127 +122,87 @@ class Bars(NamedTuple):
 
 
 def length_name(num_words: int) -> str:
-    """Return the name of the group of texts with so many words."""
+    """Return the name of the group of texts of `num_words` words."""
     return next(name for name, longest in LENGTHS.items() if num_words <= longest)
 
 
 def plot_bars(panels: Sequence[Bars], path: Path) -> None:
     """Draw a panel of horizontal bars for each of `panels`, in percent."""
-    height = 0.28 * max(len(panel.bars) for panel in panels) + 1.2
-    figure, axes = new_figure(1, len(panels), width=6.0, height=height)
-    for axis, (label, rows) in zip(axes, panels, strict=True):
+    most = max(len(panel.bars) for panel in panels)
+    names = [short_names(list(panel.bars)) for panel in panels]
+    widest = max((text_width(name) for own in names for name in own), default=0)
+    width = _BARS_WIDTH + 0.085 * (widest + 8)
+    figure, axes = new_figure(1, len(panels), width=width, height=0.26 * max(most, 3) + 1.2)
+    for axis, (label, rows), own in zip(axes, panels, names, strict=True):
         values = [100 * bar.share for bar in rows.values()]
         bars = axis.barh(range(len(rows)), values)
         axis.bar_label(bars, [f"{value:.1f}" for value in values], padding=3, size=8)
-        names = [
-            name[:40] if bar.support is None else f"{name[:40]} ({bar.support:,})"
-            for name, bar in rows.items()
+        shown = [
+            name if bar.support is None else f"{name} ({bar.support:,})"
+            for name, bar in zip(own, rows.values(), strict=True)
         ]
-        axis.set_yticks(range(len(rows)), names)
-        axis.invert_yaxis()
-        axis.set_xlim(0, 108)
-        axis.set_xlabel(label)
+        axis.set_yticks(range(len(rows)), shown)
+        axis.set_ylim(max(len(rows), 1) - 0.4, -0.6)
+        axis.set_xlim(0, 118)
+        axis.set_xticks(range(0, 101, 20))
+        axis.set_xlabel(fill(label, _AXIS_LABEL_WIDTH), fontsize="medium")
+        if not rows:
+            axis.text(59, 0, "none", ha="center", va="center")
     save_figure(figure, path)
 
 
-def plot_confused(confusions: Sequence[tuple[str, str, int]], path: Path) -> None:
+def plot_confused(
+    confusions: Sequence[tuple[str, str, int]], num_confusions: int, path: Path
+) -> None:
     """Draw how often words of one label got another one, for the labels confused most often.
 
-    A confusion is a true label, a predicted one, and a number of words. Words with the right label
-    are not shown.
+    A confusion is a true label, a predicted one, and a number of words; `confusions` are the most
+    frequent ones of `num_confusions`. Words with the right label are not shown.
     """
     involved: Counter[str] = Counter()
     for truth, predicted, count in confusions:
-        involved.update({truth: count, predicted: count})
-    names = sorted(name for name, _ in involved.most_common(_MAX_NUMBERED_CLASSES))
+        involved.update({truth: count})
+        involved.update({predicted: count})
+    names = sorted(name for name, _ in involved.most_common(_MAX_NAMED))
+    if not names:
+        _draw_text("no word has a wrong label", path)
+        return
     places = {name: i for i, name in enumerate(names)}
     counts = np.zeros((len(names), len(names)), dtype=np.int64)
     for truth, predicted, count in confusions:
         if truth in places and predicted in places:
             counts[places[truth], places[predicted]] = count
-    size = 2.4 + 0.42 * len(names)
-    figure, (axis,) = new_figure(1, 1, width=size, height=size)
-    if names:
-        axis.imshow(counts, cmap="Blues", vmin=0)
-    axis.set_xticks(range(len(names)), [name[:20] for name in names], rotation=90)
-    axis.set_yticks(range(len(names)), [name[:20] for name in names])
-    axis.set(title="words with a wrong label", xlabel="predicted label", ylabel="true label")
-    for i, j in np.argwhere(counts):
-        color = "white" if counts[i, j] > counts.max() / 2 else "black"
-        text = f"{counts[i, j]:,}"
-        axis.text(j, i, text, ha="center", va="center", color=color, size=7)
+    title = "number of test words with a wrong label"
+    if num_confusions > len(confusions):
+        title += f"\nthe {len(confusions):,} most frequent of {num_confusions:,} confusions"
+    if len(involved) > len(names):
+        title += f"\nthe {len(names)} of {len(involved):,} labels that are confused most often"
+    _draw_matrices([_Matrix(names, counts, counts / counts.max(), title, "label")], path)
+
+
+def _draw_text(text: str, path: Path) -> None:
+    """Draw a text in place of a plot without data."""
+    figure, (axis,) = new_figure(1, 1, width=4.2, height=1.0)
+    axis.set_axis_off()
+    axis.text(0.5, 0.5, text, ha="center", va="center")
     save_figure(figure, path)
 
 
 def plot_numbers(truth: Floats, predicted: Floats, title: str, path: Path) -> None:
     """Draw a dot per text: the predicted number against the true one, with the diagonal."""
-    figure, (axis,) = new_figure(1, 1, width=4.8, height=4.6)
-    ends = [float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))]
-    axis.plot(ends, ends, color="grey", linestyle="--", linewidth=1)
+    figure, (axis,) = new_figure(1, 1, width=5.0, height=5.2)
+    low = float(min(truth.min(), predicted.min()))
+    high = float(max(truth.max(), predicted.max()))
+    margin = 0.04 * (high - low) or 1.0
+    ends = (low - margin, high + margin)
+    axis.plot(ends, ends, color="grey", linestyle="--", linewidth=1, label="predicted = true")
     size = 14 if len(truth) <= _MANY_TEXTS else 4
-    axis.scatter(truth, predicted, s=size, alpha=0.5, linewidths=0)
+    axis.scatter(truth, predicted, s=size, alpha=0.5, linewidths=0, label="test texts")
+    axis.set(xlim=ends, ylim=ends, aspect="equal")
     axis.set_xlabel("true number")
     axis.set_ylabel("predicted number")
+    axis.locator_params(nbins=6)
     axis.set_title(title, fontsize="medium")
     axis.grid(alpha=0.3)
-    save_figure(figure, path)
-
-
-class CurveNames(NamedTuple):
-    """The names of the curves: the loss, and the score, if it is not the accuracy."""
-
-    loss: str = "cross-entropy"
-    score: str = ""
-    training_score: str = "accuracy"
-
-
-_USUAL_NAMES = CurveNames()
-
-
-def plot_curves(
-    histories: dict[str, list[History]], path: Path, names: CurveNames = _USUAL_NAMES
-) -> None:
-    """Draw loss and accuracy by epoch, with one color per mix and one line per seed.
-
-    Training is dashed, validation is solid, and a dot marks the best epoch.
-    """
-    figure, (left, right) = new_figure(1, 2, width=5.0, height=3.8)
-    for i, (name, seeds) in enumerate(histories.items()):
-        for number, history in enumerate(seeds):
-            color, epochs = f"C{i % 10}", range(1, len(history.train_loss) + 1)
-            label = name if number == 0 else None
-            left.plot(epochs, history.train_loss, "--", color=color, linewidth=0.9)
-            left.plot(epochs, history.validation_loss, color=color, linewidth=1.2)
-            right.plot(epochs, history.train_accuracy, "--", color=color, linewidth=0.9)
-            right.plot(epochs, history.validation_accuracy, color=color, linewidth=1.2, label=label)
-            best = history.best_epoch
-            right.plot([best], [history.validation_accuracy[best - 1]], "o", color=color, ms=4)
-    left.set_ylabel(names.loss)
-    right.set_ylabel(
-        f"{names.training_score} (dashed), {names.score}" if names.score else "accuracy"
-    )
-    for axis in (left, right):
-        axis.set_xlabel("epoch")
-        axis.grid(alpha=0.3)
-        axis.locator_params(axis="x", integer=True)
-    right.legend(title="dashed: training", fontsize="small")
-    save_figure(figure, path)
-
-
-def plot_shares(shares: dict[str, list[float]], path: Path) -> None:
-    """Draw a group of bars per mix: the share of each layer in it."""
-    figure, (axis,) = new_figure(1, 1, width=max(4.5, 1.3 * len(shares) + 2), height=3.6)
-    num_layers = len(next(iter(shares.values())))
-    places = np.arange(len(shares))
-    width = 0.8 / num_layers
-    for layer in range(num_layers):
-        heights = [values[layer] for values in shares.values()]
-        axis.bar(
-            places + (layer - (num_layers - 1) / 2) * width, heights, width, label=layer_name(layer)
-        )
-    axis.set_xticks(places, list(shares), rotation=20 if len(shares) > 4 else 0)
-    axis.set_ylabel("share of the layer")
-    axis.set_ylim(0, 1.05)
-    axis.axhline(1 / num_layers, color="grey", linewidth=0.8, linestyle=":")
-    axis.legend(fontsize="small")
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small")
     save_figure(figure, path)

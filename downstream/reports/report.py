@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +16,24 @@ from bilm.distributed.process import peak_memory_bytes
 from bilm.errors import CheckpointError
 from bilm.files.writing import atomic_directory, write_text
 from downstream.heads.saved_head import save_head
-from downstream.reports.pages import RESULTS_FILE, markdown_table, percent
-from downstream.reports.plots import CurveNames, plot_curves, plot_shares
+from downstream.reports.curves import (
+    CurveNames,
+    SelectedHead,
+    curves_note,
+    plot_curves,
+    plot_shares,
+)
+from downstream.reports.pages import (
+    RESULTS_FILE,
+    draw_pictures,
+    literal,
+    markdown_table,
+    percent,
+    plain_number,
+    plain_numbers,
+    without_pictures,
+)
+from downstream.reports.results_tree import results_tree
 from downstream.settings.common import TaskSettings
 from downstream.tasks.splits import SPLITS
 from downstream.tasks.task import Task
@@ -30,9 +46,12 @@ from downstream.training.experiment import (
     spread_of,
 )
 
-FORMAT = "bilm-report"
-
 _SHOWN_CONFUSIONS = 15
+
+_LEARNED_NOTE = (
+    " For `learned`, the share of a layer is its share of the squared norm of the first weight "
+    "matrix; it is not a weight in a sum."
+)
 
 
 class Column(NamedTuple):
@@ -60,8 +79,8 @@ class TaskPage:
     pictures: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)  # by file name
     files: Mapping[str, str] = field(default_factory=dict)  # further text files
     loss: str = "cross-entropy"  # the name of the loss in plots
-    score: str = ""  # the name of the main score in plots, if it is not the accuracy
-    training_score: str = "accuracy"  # the name of the score in training in plots
+    score: str = "accuracy"  # the name of the main score
+    training_scored: bool = False  # the score in training is the same measure
     plain_figures: Sequence[str] = ()  # the scores that are not printed in percent
 
 
@@ -86,7 +105,7 @@ def run_and_report(
     best = results.chosen().outcome
     return (
         f"{summary_table(results, page.columns)}\n\nbest by validation: {best.mix}, seed "
-        f"{best.seed}; test {page.score or 'accuracy'} {best.scores['test'].main:.2%}\n"
+        f"{best.seed}; test {page.score} {best.scores['test'].main:.2%}\n"
         f"report: {Path(settings.output) / 'report.md'}\n"
     )
 
@@ -100,18 +119,12 @@ def write_report(
     """Write all files of the report, atomically."""
     chosen = results.chosen()
     with atomic_directory(Path(settings.output), CheckpointError, settings.overwrite) as directory:
-        tree = _results_tree(results, settings, page, finetuned)
+        fields = {**page.tree, "finetuned": finetuned}
+        tree = results_tree(results, settings, fields, list(page.figures))
         write_text(directory / RESULTS_FILE, json.dumps(tree, indent=1, allow_nan=False) + "\n")
-        for name, draw in page.pictures.items():
-            draw(directory / name)
-        plot_curves(
-            {mix: [o.history for o in outcomes] for mix, outcomes in results.by_mix().items()},
-            directory / "curves.png",
-            CurveNames(page.loss, page.score, page.training_score),
-        )
-        if shares := _labelled_shares(results):
-            plot_shares(shares, directory / "mix.png")
-        write_text(directory / "report.md", _page(results, settings, page, finetuned))
+        failures = draw_pictures(_pictures(results, page), directory)
+        text = _page(results, settings, page, finetuned)
+        write_text(directory / "report.md", without_pictures(text, failures))
         write_text(directory / "model_card.md", "\n\n".join(page.card) + "\n")
         for name, text in page.files.items():
             write_text(directory / name, text)
@@ -123,16 +136,23 @@ def summary_table(results: Results[Any], columns: Sequence[Column] = CLASSIFICAT
     rows = [["mix", *(column.heading for column in columns), "layers", "gamma"]]
     for mix, outcomes in results.by_mix().items():
         figures = [_cell(outcomes, column) for column in columns]
-        layers = "; ".join(
-            " ".join(f"{share:.2f}" for share in shares)
-            for shares in _mean_shares(outcomes).values()
-        )
-        gammas = "; ".join(
-            f"{sum(o.gammas[place] for o in outcomes) / len(outcomes):.2f}"
+        layers = {
+            place: " ".join(f"{share:.2f}" for share in shares)
+            for place, shares in _mean_shares(outcomes).items()
+        }
+        gammas = {
+            place: f"{sum(o.gammas[place] for o in outcomes) / len(outcomes):.2f}"
             for place in outcomes[0].gammas
-        )
-        rows.append([mix, *figures, layers or "-", gammas or "-"])
+        }
+        rows.append([mix, *figures, _by_place(layers), _by_place(gammas)])
     return markdown_table(rows)
+
+
+def _by_place(cells: Mapping[str, str]) -> str:
+    """Join what a mix has at the input and at the output; a single place is not named."""
+    if len(cells) == 1:
+        return next(iter(cells.values()))
+    return "; ".join(f"{place} {cell}" for place, cell in cells.items()) or "-"
 
 
 def class_table(rows: Mapping[str, Any], heading: str, unit: str) -> str:
@@ -140,66 +160,45 @@ def class_table(rows: Mapping[str, Any], heading: str, unit: str) -> str:
     table = [[heading, "precision", "recall", "F1", unit]]
     for name, scores in rows.items():
         figures = [f"{100 * x:.2f}" for x in (scores.precision, scores.recall, scores.f1)]
-        table.append([name, *figures, f"{scores.support:,}"])
+        table.append([literal(name), *figures, f"{scores.support:,}"])
     return markdown_table(table)
 
 
 def confusion_table(confusions: Iterable[tuple[str, str, int]], unit: str) -> str:
     """Return a table of the most frequent confusions: true label, predicted label, count."""
     rows = [
-        [truth, predicted, f"{count:,}"]
-        for truth, predicted, count in islice(confusions, _SHOWN_CONFUSIONS)
+        [literal(truth), literal(predicted), f"{count:,}"] for truth, predicted, count in confusions
     ]
     if not rows:
         return f"None of the {unit} has a wrong label."
-    return markdown_table([["true label", "predicted label", unit], *rows])
+    table = markdown_table([["true label", "predicted label", unit], *rows[:_SHOWN_CONFUSIONS]])
+    if len(rows) <= _SHOWN_CONFUSIONS:
+        return table
+    return f"The {_SHOWN_CONFUSIONS} most frequent confusions:\n\n{table}"
 
 
-def _results_tree(
-    results: Results[Any],
-    settings: TaskSettings,
-    page: TaskPage,
-    finetuned: dict[str, Any] | None,
-) -> dict[str, Any]:
-    chosen = results.chosen()
-    bilm = chosen.description.bilm
-    return {
-        "format": FORMAT,
-        "version": 1,
-        "settings": settings.model_dump(mode="json"),
-        "bilm": None if bilm is None else bilm.model_dump(mode="json"),
-        **page.tree,
-        "finetuned": finetuned,
-        "known_word_types": results.known_words,
-        "summary": {
-            mix: _summary(outcomes, page.figures) for mix, outcomes in results.by_mix().items()
-        },
-        "best": {"mix": chosen.outcome.mix, "seed": chosen.outcome.seed},
-        "outcomes": [_outcome_tree(outcome) for outcome in results.outcomes],
-        "seconds": results.seconds,
-        "peak_memory_gib": peak_memory_bytes() / 2**30,
+def _pictures(results: Results[Any], page: TaskPage) -> dict[str, Callable[[Path], None]]:
+    """Return the functions that draw the plots of the task and those of all tasks."""
+    histories = {mix: [o.history for o in all_] for mix, all_ in results.by_mix().items()}
+    best = results.chosen().outcome
+    place = [outcome.seed for outcome in results.by_mix()[best.mix]].index(best.seed)
+    selected = SelectedHead(best.mix, place, best.seed)
+    pictures = {
+        **page.pictures,
+        "curves.png": lambda path: plot_curves(histories, path, _curve_names(page), selected),
     }
+    if shares := _labelled_shares(results):
+        pictures["mix.png"] = partial(plot_shares, shares)
+    return pictures
 
 
-def _outcome_tree(outcome: Outcome[Any]) -> dict[str, Any]:
-    """Return an outcome as a JSON object; every split has the score `main`."""
-    tree = asdict(outcome)
-    for split, scores in outcome.scores.items():
-        tree["scores"][split]["main"] = scores.main
-    return tree
+def _learned_note(results: Results[Any]) -> str:
+    """Return the explanation of the shares of `learned`, if it is one of the mixes."""
+    return _LEARNED_NOTE if "learned" in results.by_mix() else ""
 
 
-def _summary(
-    outcomes: list[Outcome[Any]], figures: Mapping[str, str]
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the mean and standard deviation over seeds, by split and score."""
-    summary: dict[str, dict[str, dict[str, float]]] = {}
-    for split in SPLITS:
-        summary[split] = {}
-        for figure in figures:
-            mean, std = spread_of(outcomes, split, figure)
-            summary[split][figure] = {"mean": mean, "std": std}
-    return summary
+def _curve_names(page: TaskPage) -> CurveNames:
+    return CurveNames(page.loss, page.score, page.training_scored)
 
 
 def _mean_shares(outcomes: Sequence[Outcome[Any]]) -> dict[str, list[float]]:
@@ -212,9 +211,9 @@ def _mean_shares(outcomes: Sequence[Outcome[Any]]) -> dict[str, list[float]]:
 
 
 def _labelled_shares(results: Results[Any]) -> dict[str, list[float]]:
-    """Return the mean shares of all mixes; a mix at the output is labelled "(output)"."""
+    """Return the mean shares of all mixes; those of two places are labelled with the place."""
     return {
-        mix if place == "input" else f"{mix} ({place})": shares
+        mix if len(outcomes[0].shares) == 1 else f"{mix} ({place})": shares
         for mix, outcomes in results.by_mix().items()
         for place, shares in _mean_shares(outcomes).items()
     }
@@ -231,7 +230,7 @@ def _page(
         f"# {page.title}",
         page.introduction,
         "## Comparison of mixes",
-        page.comparison,
+        f"{page.comparison}{_learned_note(results)}",
         summary_table(results, page.columns),
     ]
     if _labelled_shares(results):
@@ -249,6 +248,7 @@ def _page(
         _split_table(best, page),
         *page.details,
         "## Learning curves",
+        curves_note(_curve_names(page)),
         "![learning curves](curves.png)",
         "## Cost",
         f"Representations {results.seconds['representations']:.1f} s, heads "
@@ -257,11 +257,6 @@ def _page(
         f"```json\n{settings.model_dump_json(indent=2)}\n```",
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def plain_number(value: float) -> str:
-    """Format a score that is not a share."""
-    return f"{value:.4g}"
 
 
 def _split_table(outcome: Outcome[Any], page: TaskPage) -> str:
@@ -280,4 +275,4 @@ def _cell(outcomes: Sequence[Outcome[Any]], column: Column) -> str:
     mean, std = spread_of(outcomes, column.split, column.figure)
     if column.is_share:
         return percent(mean, std if len(outcomes) > 1 else None)
-    return plain_number(mean) + (f" ± {plain_number(std)}" if len(outcomes) > 1 else "")
+    return " ± ".join(plain_numbers([mean, std])) if len(outcomes) > 1 else plain_number(mean)

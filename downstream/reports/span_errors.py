@@ -21,9 +21,9 @@ article { border-top: 1px solid #ccc; padding: 0.5em 0; }
 h2 { font-size: 1.05em; }
 p.context { line-height: 1.6; white-space: pre-wrap; }
 mark { color: inherit; padding: 0 0.1em; }
-mark.predicted { background: #f6c1b6; }
-mark.reference { background: #bfe3c3; }
-mark.both { background: #f3e29b; }
+mark.predicted { background: #f6c1b6; border-bottom: 2px dashed #b3311b; }
+mark.reference { background: #bfe3c3; border-bottom: 2px solid #2b7a37; }
+mark.both { background: #f3e29b; border-bottom: 4px double #6b5600; }
 small { color: #666; }
 """
 
@@ -79,11 +79,11 @@ def _article(error: SpanError) -> str:
     references = dict.fromkeys(r.text for r in question.references)
     return "\n".join(
         [
-            f"<article><h2>{escape(question.text)}</h2>",
-            f"<p>Predicted: <b>{escape(error.context[slice(*error.answer)])}</b> "
+            f'<article><h2 dir="auto">{escape(question.text)}</h2>',
+            f'<p>Predicted: <b dir="auto">{escape(error.context[slice(*error.answer)])}</b> '
             f"<small>(probability {error.probability:.2f}, F1 {error.f1:.2f})</small><br>"
-            f"References: {escape('; '.join(references))}</p>",
-            f'<p class="context">{marked_context(error)}</p>',
+            f"References: {'; '.join(f'<bdi>{escape(text)}</bdi>' for text in references)}</p>",
+            f'<p class="context" dir="auto">{marked_context(error)}</p>',
             f"<small>{escape(question.place)}, id {escape(question.id)}</small></article>",
         ]
     )

@@ -22,7 +22,7 @@ from downstream.reports.error_pages import (
     MAX_ERRORS_ON_PAGE,
     SHOWN_ERRORS,
 )
-from downstream.reports.pages import json_lines, markdown_table
+from downstream.reports.pages import json_lines, literal, markdown_table
 from downstream.reports.plots import LENGTHS, Bar, Bars, length_name, plot_bars
 from downstream.reports.report import Column, TaskPage
 from downstream.reports.span_errors import SpanError, errors_page
@@ -161,7 +161,7 @@ def _word_table(scores: SpanScores) -> str:
     rows = [["question word", "F1", "exact match", "questions"]]
     for word, means in scores.by_class.items():
         figures = [f"{100 * x:.2f}" for x in (means.f1, means.exact_match)]
-        rows.append([word, *figures, f"{means.support:,}"])
+        rows.append([literal(word), *figures, f"{means.support:,}"])
     return markdown_table(rows)
 
 
@@ -169,11 +169,11 @@ def _shown_error(error: SpanError) -> str:
     record = error.record()
     references = "; ".join(dict.fromkeys(r["text"] for r in record["references"]))
     lines = [
-        f"- {record['question']}",
-        f"  predicted: {record['prediction']['text']}",
-        f"  references: {references}",
+        f"- {literal(record['question'])}",
+        f"  predicted: {literal(record['prediction']['text'])}",
+        f"  references: {literal(references)}",
     ]
-    return "  \n".join(" ".join(line.splitlines()) for line in lines)
+    return "  \n".join(lines)
 
 
 def _card(results: Results[SpanScores], settings: SpanSettings) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from downstream.heads.tagger import TaggerDescription, TagPrediction
 from downstream.reports.error_pages import ERRORS_FILE, ERRORS_PAGE, SHOWN_ERRORS
-from downstream.reports.pages import json_lines
+from downstream.reports.pages import json_lines, literal
 from downstream.reports.plots import plot_confused, plot_labels
 from downstream.reports.report import Column, TaskPage, class_table, confusion_table
 from downstream.reports.tag_errors import TagError, errors_page
@@ -36,6 +36,11 @@ class TaskNames:
     use: str  # of its class
 
 
+_WORD_ACCURACY = (
+    " Word accuracy is the share of all words with the right label, including O; F1, precision and "
+    "recall are those of whole spans."
+)
+
 TAGGING = TaskNames("Tagging", "sentences", "tagger", "downstream.Tagger")
 
 
@@ -46,7 +51,12 @@ def tagging_page(
     task: TaggingTask = results.task
     best = results.chosen().outcome
     main = "F1" if task.is_bio else "accuracy"
-    figures = {"main": main, "precision": "precision", "recall": "recall", "accuracy": "accuracy"}
+    figures = {
+        "main": main,
+        "precision": "precision",
+        "recall": "recall",
+        "accuracy": "word accuracy",
+    }
     if not task.is_bio:
         figures = {"main": main}
     test = best.scores["test"]
@@ -59,7 +69,8 @@ def tagging_page(
         "each layer (token encoder first), and gamma.",
         columns=(Column("validation", "main", "validation"), Column("test", "main", "test")),
         figures=figures,
-        selection=f"Selected by the validation {main}; this directory contains its {names.noun}.",
+        selection=f"Selected by the validation {main}; this directory contains its {names.noun}."
+        + (_WORD_ACCURACY if task.is_bio else ""),
         details=_details(test, task.is_bio, confusions, wrong),
         card=_card(results, settings, names),
         tree={
@@ -71,7 +82,7 @@ def tagging_page(
         },
         pictures={
             "labels.png": partial(plot_labels, test.by_class, "spans" if task.is_bio else "words"),
-            "confusion.png": partial(plot_confused, confusions),
+            "confusion.png": partial(plot_confused, confusions, test.num_confusions),
         },
         files={
             ERRORS_FILE: json_lines(error.record() for error in wrong),
@@ -140,9 +151,9 @@ def errors(results: Results[TagScores]) -> Iterator[TagError]:
 
 def _shown_error(error: TagError) -> str:
     """Return a paragraph: the sentence, the spans that were missed and the wrong ones."""
-    parts = [f"- {' '.join(error.words)}"]
+    parts = [f"- {literal(' '.join(error.words))}"]
     for heading, spans in (("missed", error.missed), ("wrong", error.wrong)):
-        shown = [f"{error.text_of(span)} [{span.type}]" for span in spans]
+        shown = [f"{literal(error.text_of(span))} [{literal(span.type)}]" for span in spans]
         parts.append(f"  {heading}: {'; '.join(shown) or '-'}")
     return "  \n".join(parts)
 
@@ -155,7 +166,7 @@ def _card(results: Results[TagScores], settings: SequenceSettings, names: TaskNa
     return [
         f"# Model card: {names.noun}",
         f"**Model.** {chosen.num_weights:,} weights on {', '.join(description.input_names())}.",
-        f"**Labels.** {', '.join(task.labels)}.",
+        f"**Labels.** {', '.join(map(literal, task.labels))}.",
         f"**Training data.** `{Path(settings.data.train).name}`: {len(task.splits['train']):,} "
         f"{names.unit}, and {len(task.splits['validation']):,} more for early stopping; seed "
         f"{best.seed}.",

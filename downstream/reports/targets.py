@@ -11,9 +11,9 @@ import numpy as np
 from downstream.heads.text_targets import LabelSets, Numbers
 from downstream.reports.classification import classification_page
 from downstream.reports.error_pages import ERRORS_FILE, MAX_ERRORS_ON_PAGE
-from downstream.reports.pages import json_lines
+from downstream.reports.pages import json_lines, literal, plain_number, plain_numbers
 from downstream.reports.plots import plot_labels, plot_numbers
-from downstream.reports.report import Column, TaskPage, class_table, plain_number
+from downstream.reports.report import Column, TaskPage, class_table
 from downstream.reports.text_cards import (
     MIX_NOTE,
     CardParts,
@@ -114,7 +114,8 @@ def label_set_page(results: Results[LabelSetScores], settings: Settings) -> Task
             settings,
             CardParts(
                 title="text labeler",
-                outputs=f"**Labels.** {', '.join(labels)}. A text may have any number of them.",
+                outputs=f"**Labels.** {', '.join(map(literal, labels))}. A text may have any "
+                "number of them.",
                 test=f"micro F1 {test.micro_f1:.2%}, macro F1 {test.macro_f1:.2%}",
                 predictor="TextLabeler",
                 limits=f"A label is predicted from a probability of {threshold:.4f} on. "
@@ -126,7 +127,6 @@ def label_set_page(results: Results[LabelSetScores], settings: Settings) -> Task
         files=error_files(wrong, "Wrong labels of texts", "texts"),
         loss="binary cross-entropy",
         score="micro F1",
-        training_score="share of correct labels",
     )
 
 
@@ -156,7 +156,7 @@ def number_page(results: Results[NumberScores], settings: Settings) -> TaskPage:
     best, numbers = results.chosen(), results.task.splits["train"].labels
     test, truth = best.outcome.scores["test"], results.task.splits["test"].labels
     largest = largest_errors(results)
-    span = f"{plain_number(float(numbers.min()))} to {plain_number(float(numbers.max()))}"
+    span = " to ".join(plain_numbers([float(numbers.min()), float(numbers.max())]))
     title = f"test: r = {test.pearson:.3f}, RMSE {plain_number(test.rmse)}"
     return TaskPage(
         title="Regression of texts on a frozen biLM",
@@ -184,8 +184,7 @@ def number_page(results: Results[NumberScores], settings: Settings) -> TaskPage:
         pictures={"numbers.png": partial(plot_numbers, truth, best.test_predictions, title)},
         files={ERRORS_FILE: json_lines(error.record() for error in largest)},
         loss="squared error of standardized numbers",
-        score="1 - squared error",
-        training_score="training",
+        score="R²",
         plain_figures=("rmse", "mae"),
     )
 

@@ -11,10 +11,7 @@ from downstream.settings.sections import Settings
 from downstream.tasks.splits import SPLITS
 from downstream.training.experiment import Results
 
-MIX_NOTE = (
-    "the share of each layer (token encoder first), and gamma. For `learned`, the share of a layer "
-    "is its share of the squared norm of the first weight matrix."
-)
+MIX_NOTE = "the share of each layer (token encoder first), and gamma."
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+import numpy as np
+
 from downstream.heads.class_outputs import Probabilities
 from downstream.reports.error_pages import (
     ERRORS_FILE,
@@ -21,7 +23,7 @@ from downstream.reports.error_pages import (
     errors_document,
     side_line,
 )
-from downstream.reports.pages import json_lines
+from downstream.reports.pages import json_lines, literal, plain_numbers
 from downstream.training.experiment import Results
 
 _MAX_CHARACTERS = {"report": 300, "page": 5_000}  # of each text
@@ -39,7 +41,7 @@ class TextError:
         raise NotImplementedError
 
     def summary(self) -> str:
-        """Return the same in one line."""
+        """Return the same in one line of Markdown."""
         raise NotImplementedError
 
     def sides(self) -> tuple[str, str]:
@@ -52,12 +54,14 @@ class TextError:
 
     def paragraph(self) -> str:
         """Return the error as an item of a list in Markdown."""
-        texts = [_shortened(text, "report") for text in self.texts.values()]
+        texts = [literal(_shortened(text, "report")) for text in self.texts.values()]
         return "- " + "  \n  ".join([*texts, self.summary()])
 
     def article(self) -> str:
         """Return the error as a part of the page."""
-        texts = [f"<p>{escape(_shortened(text, 'page'))}</p>" for text in self.texts.values()]
+        texts = [
+            f'<p dir="auto">{escape(_shortened(text, "page"))}</p>' for text in self.texts.values()
+        ]
         truth, predicted = self.sides()
         sides = [side_line("true", truth), side_line("predicted", predicted)]
         place = f"<small>{escape(self.place)}</small>"
@@ -82,7 +86,8 @@ class ClassError(TextError):
 
     def summary(self) -> str:
         """Return both classes and the probability in one line."""
-        return f"{self.label}, predicted: {self.predicted} ({self.probability:.2f})"
+        label, predicted = literal(self.label), literal(self.predicted)
+        return f"{label}, predicted: {predicted} ({self.probability:.2f})"
 
     def sides(self) -> tuple[str, str]:
         """Return the true class, and the predicted one with its probability, as HTML."""
@@ -110,7 +115,7 @@ class LabelSetError(TextError):
         """Return the missed and the wrong labels in one line."""
         parts = []
         for heading, labels in (("missed", self.missed), ("wrong", self.wrong)):
-            shown = [f"{label} ({p:.2f})" for label, p in labels.items()]
+            shown = [f"{literal(label)} ({p:.2f})" for label, p in labels.items()]
             parts.append(f"{heading}: {', '.join(shown) or '-'}")
         return "; ".join(parts)
 
@@ -135,17 +140,19 @@ class NumberError(TextError):
         """Return both numbers, and their difference."""
         return {
             "number": self.number,
-            "predicted": float(f"{self.predicted:.7g}"),
+            "predicted": float(str(np.float32(self.predicted))),
             "residual": float(f"{self.predicted - self.number:.7g}"),
         }
 
     def summary(self) -> str:
         """Return both numbers in one line."""
-        return f"{self.number:.4g}, predicted: {self.predicted:.4g}"
+        number, predicted = self.sides()
+        return f"{number}, predicted: {predicted}"
 
     def sides(self) -> tuple[str, str]:
         """Return both numbers as HTML."""
-        return f"{self.number:.4g}", f"{self.predicted:.4g}"
+        number, predicted = plain_numbers([self.number, self.predicted], digits=3)
+        return number, predicted
 
 
 def class_errors(

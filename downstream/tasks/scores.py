@@ -43,6 +43,16 @@ class Scores:
         """The score by which heads are compared: the accuracy."""
         return self.accuracy
 
+    def confusions(self, labels: Sequence[str]) -> list[tuple[str, str, int]]:
+        """Return true label, predicted label and number of examples, the most frequent first."""
+        rows = [
+            (labels[i], labels[k], count)
+            for i, row in enumerate(self.confusion)
+            for k, count in enumerate(row)
+            if i != k and count
+        ]
+        return sorted(rows, key=lambda row: -row[2])
+
     def as_json(self) -> dict[str, Any]:
         """Return plain values for a JSON file."""
         return asdict(self)

@@ -34,7 +34,7 @@ class TagScores:
     `main` is the F1 of all spans, or the accuracy of words if the tags have no spans; then
     precision, recall and F1 are those of the labels, averaged over words, and equal to the
     accuracy. `by_class` has the scores of each type or label. `confusions` are the most frequent
-    ones, without the words that are correct.
+    pairs of a true and a wrong label, and `num_confusions` is the number of all such pairs.
     """
 
     main: float
@@ -44,6 +44,7 @@ class TagScores:
     f1: float
     by_class: dict[str, ClassScores]
     confusions: tuple[Confusion, ...]
+    num_confusions: int
 
 
 def score_tags(
@@ -80,6 +81,7 @@ def score_tags(
         f1=total.f1,
         by_class=counts.by_class(),
         confusions=tuple(Confusion(a, b, n) for (a, b), n in _most_common(confused)),
+        num_confusions=len(confused),
     )
 
 

@@ -19,6 +19,7 @@ from downstream.analyses.layers import main as layers
 from downstream.classify import main as classify
 from downstream.heads.saved_head import Description
 from downstream.predict import main as predict
+from downstream.reports.pages import plain_numbers
 from tests.conftest import ROOT
 from tests.downstream.order_task import write_csv
 from tests.downstream.target_task import label_texts, number_texts
@@ -143,7 +144,8 @@ def test_largest_errors_of_numbers_come_first(place: Path) -> None:
         assert (f"{record['number']}", record["text"]) == NUMBER_TEST[row]
     page = (place / "regression" / "report.md").read_text("utf-8")
     assert "## Largest errors (test)" in page
-    assert f"- {records[0]['text']}  \n  {records[0]['number']:.4g}, predicted: " in page
+    numbers = plain_numbers([records[0]["number"], records[0]["predicted"]], digits=3)
+    assert f"- {records[0]['text']}  \n  {', predicted: '.join(numbers)}" in page
 
 
 def test_predicted_labels_agree_with_the_report(place: Path) -> None:

@@ -18,6 +18,7 @@ from downstream.heads.text_targets import (
 )
 from downstream.settings.mix_kinds import MixKind
 from downstream.settings.sections import HeadSettings, MixSettings
+from downstream.tasks.target_scores import score_numbers
 
 RNG = np.random.default_rng(0)
 SCORES = torch.tensor(RNG.standard_normal((30, 4)).astype(np.float32))
@@ -93,7 +94,8 @@ def test_evaluation_of_numbers_agrees_with_loss() -> None:
     loss = model.loss(SCORES[:, :1], torch.from_numpy(numbers))
     assert evaluation.loss == pytest.approx(loss.item(), rel=1e-5)
     assert evaluation.loss == pytest.approx(float(((decoded - numbers) ** 2).mean() / 16), rel=1e-5)
-    assert evaluation.accuracy == 1 - evaluation.loss
+    assert evaluation.accuracy == pytest.approx(score_numbers(numbers, decoded).r2)
+    assert model.evaluate(decoded, np.full_like(numbers, 3)).accuracy == 0
     counted = model.count_correct(SCORES[:, :1], torch.from_numpy(numbers))
     assert counted.item() / 30 == pytest.approx(1 - loss.item(), rel=1e-4)
 

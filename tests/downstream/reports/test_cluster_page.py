@@ -36,4 +36,10 @@ def test_shows_a_limited_number_of_documents() -> None:
     documents = [ShownDocument(f"d{i}", [["a"]], (), ()) for i in range(MAX_SHOWN_DOCUMENTS + 1)]
     text = page(*documents)
     assert f"{MAX_SHOWN_DOCUMENTS} of {MAX_SHOWN_DOCUMENTS + 1} test documents" in text
-    assert text.count("<h2>") == MAX_SHOWN_DOCUMENTS
+    assert text.count("<h2 ") == MAX_SHOWN_DOCUMENTS
+
+
+def test_finds_the_direction_of_texts() -> None:
+    text = page(ShownDocument("d", [["a"]], (), ((A,),)))
+    assert text.count("<p dir='auto'>") == 2
+    assert '<h2 dir="auto">d</h2>' in text

@@ -31,7 +31,7 @@ def test_page_escapes_all_texts() -> None:
     assert "<i>" not in page
     assert "<id>" not in page
     assert "<b>the" not in page
-    assert "Predicted: <b>&lt;b&gt;the</b>" in page
+    assert 'Predicted: <b dir="auto">&lt;b&gt;the</b>' in page
 
 
 def test_record_has_the_question_the_prediction_and_the_references() -> None:
@@ -39,3 +39,11 @@ def test_record_has_the_question_the_prediction_and_the_references() -> None:
     assert record["prediction"] == {"text": "the", "start": 3, "end": 6, "score": 0.25}
     assert record["references"] == [{"text": "cat", "start": 9, "end": 12}]
     assert record["question"] == "Who <i>sat</i>?"
+
+
+def test_marks_differ_without_color() -> None:
+    page = errors_page([error((0, 6), (9, 12))], 1)
+    for kind, line in (("predicted", "dashed"), ("reference", "solid"), ("both", "double")):
+        assert re.search(rf"mark\.{kind} {{[^}}]*border-bottom: \dpx {line}", page)
+    assert '<p class="context" dir="auto">' in page
+    assert "References: <bdi>cat</bdi>" in page

@@ -35,7 +35,8 @@ def test_page_marks_true_and_predicted_spans_in_escaped_words() -> None:
     missed = '<mark class="missed">New York<sub>ORG</sub></mark>'
     wrong = '<mark class="wrong">New York<sub>LOC</sub></mark>'
     for side, marked in (("true", missed), ("predicted", wrong)):
-        assert f'<b class="side">{side}</b>&lt;i&gt; {marked} &amp; {person}</p>' in page
+        start = f'<b class="side">{side}</b><span dir="auto">'
+        assert f"{start}&lt;i&gt; {marked} &amp; {person}</span></p>" in page
     assert "<i>" not in page
 
 
@@ -52,7 +53,7 @@ def test_discontinuous_spans_have_all_of_their_ranges() -> None:
 
 def test_page_has_all_words_of_a_sentence() -> None:
     page = errors_page([error()], "sentences")
-    (line,) = re.findall(r'<b class="side">true</b>(.*)</p>', page)
+    (line,) = re.findall(r'<b class="side">true</b><span dir="auto">(.*)</span></p>', page)
     assert unescape(re.sub(r"<sub>.*?</sub>|<[^>]*>", "", line)).split() == list(WORDS)
 
 
@@ -65,5 +66,5 @@ def test_page_shows_a_limited_number_of_errors() -> None:
 def test_plots_many_confusions_and_none(tmp_path: Path) -> None:
     many = [(f"B-{i}", f"B-{i + 1}", 50 - i) for i in range(40)]
     for name, confusions in (("many", many), ("none", [])):
-        plot_confused(confusions, tmp_path / f"{name}.png")
+        plot_confused(confusions, len(confusions), tmp_path / f"{name}.png")
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")

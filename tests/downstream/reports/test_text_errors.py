@@ -43,9 +43,9 @@ def test_records_have_the_place_the_texts_and_both_sides() -> None:
 
 
 def test_paragraphs_have_both_sides() -> None:
-    assert PAIR.paragraph() == "- <i> a  \n  b & c  \n  x>y, predicted: z (0.88)"
+    assert PAIR.paragraph() == "- &lt;i&gt; a  \n  b &amp; c  \n  x&gt;y, predicted: z (0.88)"
     assert LABELS.paragraph() == "- t  \n  missed: a (0.10); wrong: b (0.90), c (0.80)"
-    assert NUMBER.paragraph() == "- t  \n  2.5, predicted: 4"
+    assert NUMBER.paragraph() == "- t  \n  2.50, predicted: 4.00"
     only_missed = LabelSetError("p", {"text": "t"}, {"a": 0.1}, {}, [])
     assert only_missed.summary() == "missed: a (0.10); wrong: -"
     assert only_missed.sides()[1] == "none"
@@ -54,10 +54,11 @@ def test_paragraphs_have_both_sides() -> None:
 def test_page_escapes_texts_and_marks_labels() -> None:
     page = error_files([PAIR, LABELS], "Wrong classes", "pairs")[ERRORS_PAGE]
     assert "2 of 2 test pairs with a wrong prediction" in page
-    assert "<p>&lt;i&gt; a</p>\n<p>b &amp; c</p>" in page
-    assert '<b class="side">true</b><mark class="missed">x&gt;y</mark></p>' in page
-    assert '<b class="side">predicted</b><mark class="wrong">z</mark> (0.88)</p>' in page
-    assert '<mark class="right">d</mark>, <mark class="missed">a</mark> (0.10)</p>' in page
+    assert '<p dir="auto">&lt;i&gt; a</p>\n<p dir="auto">b &amp; c</p>' in page
+    true, predicted = '<mark class="missed">x&gt;y</mark>', '<mark class="wrong">z</mark> (0.88)'
+    for side, shown in (("true", true), ("predicted", predicted)):
+        assert f'<b class="side">{side}</b><span dir="auto">{shown}</span></p>' in page
+    assert '<mark class="right">d</mark>, <mark class="missed">a</mark> (0.10)</span></p>' in page
     assert "<i>" not in page
 
 
