@@ -13,11 +13,17 @@ from functools import partial
 from pathlib import Path
 
 from downstream.heads.tagger import TaggerDescription, TagPrediction
-from downstream.reports.error_pages import ERRORS_FILE, ERRORS_PAGE, SHOWN_ERRORS
+from downstream.reports.error_pages import (
+    ERRORS_FILE,
+    ERRORS_PAGE,
+    MAX_ERRORS_ON_PAGE,
+    SHOWN_ERRORS,
+    source_line,
+)
 from downstream.reports.pages import json_lines
 from downstream.reports.plots import plot_confused, plot_labels
 from downstream.reports.report import Column, TaskPage, class_table, confusion_table
-from downstream.reports.tag_errors import TagError, errors_page
+from downstream.reports.tag_errors import PageHeading, TagError, errors_page, num_errors_of
 from downstream.settings.tagging import SequenceSettings
 from downstream.tasks.splits import SPLITS
 from downstream.tasks.tag_scores import TagScores
@@ -32,11 +38,12 @@ class TaskNames:
 
     title: str
     unit: str  # of the examples, in the plural
+    example: str  # in the singular
     noun: str  # of the trained head
     use: str  # of its class
 
 
-TAGGING = TaskNames("Tagging", "sentences", "tagger", "downstream.Tagger")
+TAGGING = TaskNames("Tagging", "sentences", "sentence", "tagger", "downstream.Tagger")
 
 
 def tagging_page(
@@ -60,7 +67,13 @@ def tagging_page(
         columns=(Column("validation", "main", "validation"), Column("test", "main", "test")),
         figures=figures,
         selection=f"Selected by the validation {main}; this directory contains its {names.noun}.",
-        details=_details(test, task.is_bio, confusions, wrong),
+        details=_details(
+            test,
+            task.is_bio,
+            confusions,
+            wrong,
+            num_errors_of(len(wrong), len(task.splits["test"]), names.unit),
+        ),
         card=_card(results, settings, names),
         tree={
             "task": names.noun,
@@ -75,11 +88,26 @@ def tagging_page(
         },
         files={
             ERRORS_FILE: json_lines(error.record() for error in wrong),
-            ERRORS_PAGE: errors_page(wrong, names.unit),
+            ERRORS_PAGE: errors_page(
+                wrong,
+                PageHeading(
+                    _errors_title(task),
+                    names.unit,
+                    len(task.splits["test"]),
+                    source_line(settings.data.test, f"{main} {test.main:.2%}"),
+                ),
+            ),
         },
-        loss="negative log-likelihood per sentence",
+        loss=f"negative log-likelihood per {names.example}",
         score=main,
     )
+
+
+def _errors_title(task: TaggingTask) -> str:
+    """Return the title of the page of errors."""
+    if task.has_predicates:
+        return "Wrong arguments"
+    return "Wrong spans" if task.is_bio else "Wrong tags"
 
 
 def _introduction(results: Results[TagScores], settings: SequenceSettings, names: TaskNames) -> str:
@@ -102,6 +130,7 @@ def _details(
     is_bio: bool,
     confusions: Sequence[tuple[str, str, int]],
     wrong: Sequence[TagError],
+    number: str,
 ) -> list[str]:
     """Return the scores by label, the confused labels, and the first errors."""
     kind, unit = ("type (test)", "spans") if is_bio else ("label (test)", "words")
@@ -112,8 +141,8 @@ def _details(
         confusion_table(confusions, "words"),
         "![confused labels](confusion.png)",
         "## Errors (test)",
-        f"The first errors; [{ERRORS_PAGE}]({ERRORS_PAGE}) shows more of them with their spans "
-        f"marked, and `{ERRORS_FILE}` has all of them.",
+        f"{number}. [{ERRORS_PAGE}]({ERRORS_PAGE}) shows up to {MAX_ERRORS_ON_PAGE} of them with "
+        f"their spans marked, and `{ERRORS_FILE}` has all of them. The first ones:",
         *map(_shown_error, wrong[:SHOWN_ERRORS]),
     ]
 
@@ -139,8 +168,10 @@ def errors(results: Results[TagScores]) -> Iterator[TagError]:
 
 
 def _shown_error(error: TagError) -> str:
-    """Return a paragraph: the sentence, the spans that were missed and the wrong ones."""
+    """Return a paragraph: the sentence, its predicate, the missed spans and the wrong ones."""
     parts = [f"- {' '.join(error.words)}"]
+    if error.predicate is not None:
+        parts.append(f"  predicate: {error.words[error.predicate]} (word {error.predicate + 1})")
     for heading, spans in (("missed", error.missed), ("wrong", error.wrong)):
         shown = [f"{error.text_of(span)} [{span.type}]" for span in spans]
         parts.append(f"  {heading}: {'; '.join(shown) or '-'}")

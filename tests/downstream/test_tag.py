@@ -69,6 +69,12 @@ def test_learns_spans_and_writes_the_report(place: Path) -> None:
     page = (place / "report" / "report.md").read_text("utf-8")
     assert "| type (test)" in page
     assert "## Confused labels" in page
+    errors = (place / "report" / "errors.jsonl").read_text("utf-8").splitlines()
+    number = f"{len(errors)} of 40 test sentences have an error"
+    assert f"{number}. [errors.html](errors.html)" in page
+    shown = (place / "report" / "errors.html").read_text("utf-8")
+    assert number in shown
+    assert "<h1>Wrong spans</h1>\n<p>Test file <b>test.tsv</b>: F1 " in shown
 
 
 def test_second_run_does_not_run_the_bilm(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +209,8 @@ def test_parts_of_speech_are_scored_by_accuracy(place: Path) -> None:
     assert main(flags) == 0
     scores = results(place, "pos")["outcomes"][0]["scores"]["test"]
     assert scores["main"] == scores["accuracy"] == 1.0
+    shown = (place / "pos" / "errors.html").read_text("utf-8")
+    assert "<h1>Wrong tags</h1>" in shown
     assert results(place, "pos")["sentences"] == {"train": 54, "validation": 6, "test": 60}
     assert Tagger.from_pretrained(place / "pos").predict(["the second"])[0].spans == ()
 
