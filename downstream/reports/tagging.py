@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from downstream.heads.tagger import TaggerDescription, TagPrediction
 from downstream.reports.error_pages import (
@@ -23,6 +24,16 @@ from downstream.reports.error_pages import (
 from downstream.reports.pages import json_lines
 from downstream.reports.plots import plot_confused, plot_labels
 from downstream.reports.report import Column, TaskPage, class_table, confusion_table
+from downstream.reports.tag_analysis import (
+    Compared,
+    SpanAnalysis,
+    WordAnalysis,
+    analyze_spans,
+    analyze_words,
+    span_key,
+    span_section,
+    word_section,
+)
 from downstream.reports.tag_errors import PageHeading, TagError, errors_page, num_errors_of
 from downstream.settings.tagging import SequenceSettings
 from downstream.tasks.splits import SPLITS
@@ -30,6 +41,8 @@ from downstream.tasks.tag_scores import TagScores
 from downstream.tasks.tagging import TaggingTask
 from downstream.texts.tag_sequences import Span, compared_spans
 from downstream.training.experiment import Results
+
+_Strings = Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,7 @@ def tagging_page(
     test = best.scores["test"]
     confusions = [(c.truth, c.predicted, c.count) for c in test.confusions]
     wrong = list(errors(results))
+    analysis = analyze(results)
     return TaskPage(
         title=f"{names.title} on a frozen biLM",
         introduction=_introduction(results, settings, names),
@@ -67,21 +81,15 @@ def tagging_page(
         columns=(Column("validation", "main", "validation"), Column("test", "main", "test")),
         figures=figures,
         selection=f"Selected by the validation {main}; this directory contains its {names.noun}.",
-        details=_details(
-            test,
-            task.is_bio,
-            confusions,
-            wrong,
-            num_errors_of(len(wrong), len(task.splits["test"]), names.unit),
-        ),
+        details=[
+            *_scores_section(test, analysis),
+            "## Confused labels of words (test)",
+            confusion_table(confusions, "words"),
+            "![confused labels](confusion.png)",
+            *_error_section(wrong, len(task.splits["test"]), names.unit),
+        ],
         card=_card(results, settings, names),
-        tree={
-            "task": names.noun,
-            "labels": list(task.labels),
-            names.unit: {split: len(task.splits[split]) for split in SPLITS},
-            "validation_sentences_in_training": task.num_seen("validation"),
-            "test_sentences_in_training": task.num_seen("test"),
-        },
+        tree={**_tree(task, names), "test_analysis": analysis.as_json()},
         pictures={
             "labels.png": partial(plot_labels, test.by_class, "spans" if task.is_bio else "words"),
             "confusion.png": partial(plot_confused, confusions),
@@ -101,6 +109,17 @@ def tagging_page(
         loss=f"negative log-likelihood per {names.example}",
         score=main,
     )
+
+
+def _tree(task: TaggingTask, names: TaskNames) -> dict[str, Any]:
+    """Return the fields of results.json about the task."""
+    return {
+        "task": names.noun,
+        "labels": list(task.labels),
+        names.unit: {split: len(task.splits[split]) for split in SPLITS},
+        "validation_sentences_in_training": task.num_seen("validation"),
+        "test_sentences_in_training": task.num_seen("test"),
+    }
 
 
 def _errors_title(task: TaggingTask) -> str:
@@ -125,26 +144,57 @@ def _introduction(results: Results[TagScores], settings: SequenceSettings, names
     )
 
 
-def _details(
-    test: TagScores,
-    is_bio: bool,
-    confusions: Sequence[tuple[str, str, int]],
-    wrong: Sequence[TagError],
-    number: str,
-) -> list[str]:
-    """Return the scores by label, the confused labels, and the first errors."""
-    kind, unit = ("type (test)", "spans") if is_bio else ("label (test)", "words")
+def _scores_section(test: TagScores, analysis: SpanAnalysis | WordAnalysis) -> list[str]:
+    """Return the scores by label, and the analysis."""
+    plot = "![F1 of each label](labels.png)"
+    if isinstance(analysis, SpanAnalysis):
+        return [class_table(test.by_class, "type (test)", "spans"), plot, *span_section(analysis)]
+    return [class_table(test.by_class, "label (test)", "words"), *word_section(analysis), plot]
+
+
+def _error_section(wrong: Sequence[TagError], num_examples: int, unit: str) -> list[str]:
+    """Return the number of errors and the first ones."""
     return [
-        class_table(test.by_class, kind, unit),
-        "![F1 of each label](labels.png)",
-        "## Confused labels (test)",
-        confusion_table(confusions, "words"),
-        "![confused labels](confusion.png)",
         "## Errors (test)",
-        f"{number}. [{ERRORS_PAGE}]({ERRORS_PAGE}) shows up to {MAX_ERRORS_ON_PAGE} of them with "
-        f"their spans marked, and `{ERRORS_FILE}` has all of them. The first ones:",
+        f"{num_errors_of(len(wrong), num_examples, unit)}. [{ERRORS_PAGE}]({ERRORS_PAGE}) shows up "
+        f"to {MAX_ERRORS_ON_PAGE} of them with their spans marked, and `{ERRORS_FILE}` has all of "
+        "them. The first ones:",
         *map(_shown_error, wrong[:SHOWN_ERRORS]),
     ]
+
+
+def analyze(results: Results[TagScores]) -> SpanAnalysis | WordAnalysis:
+    """Return what kinds of errors the best head makes on the test split."""
+    task: TaggingTask = results.task
+    train = [task.words("train", i) for i in range(len(task.splits["train"]))]
+    if not task.is_bio:
+        tagged = (
+            row for words, *tags in _tagged(results) for row in zip(words, *tags, strict=True)
+        )
+        known_words = {word for words in train for word in words}
+        scores = results.chosen().outcome.scores["test"].by_class.values()
+        return analyze_words(tagged, known_words, scores)
+    known = {
+        span_key(words, span)
+        for words, example in zip(train, task.splits["train"].examples, strict=True)
+        for span in compared_spans(example.tags, task.rules)
+    }
+    compared = (
+        Compared(words, compared_spans(truth, task.rules), compared_spans(found, task.rules))
+        for words, truth, found in _tagged(results)
+    )
+    return analyze_spans(compared, known)
+
+
+def _tagged(
+    results: Results[TagScores],
+) -> Iterator[tuple[Sequence[str], Sequence[str], Sequence[str]]]:
+    """Yield the words, the true tags and the predicted tags of each test example."""
+    task: TaggingTask = results.task
+    predictions: Sequence[TagPrediction] = results.chosen().test_predictions
+    examples = task.splits["test"].examples
+    for i, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
+        yield task.words("test", i), example.tags, prediction.tags
 
 
 def errors(results: Results[TagScores]) -> Iterator[TagError]:
