@@ -54,6 +54,19 @@ def test_errors_name_the_predicate(place: Path, monkeypatch: pytest.MonkeyPatch)
     assert "<h1>Wrong arguments</h1>" in (place / "unlike" / "errors.html").read_text("utf-8")
 
 
+def test_test_roles_do_not_influence_the_head(place: Path, tmp_path: Path) -> None:
+    rows = [
+        {**row, "predicates": [{**p, "tags": only_predicate(p["tags"])} for p in row["predicates"]]}
+        for row in roles(20, 3)
+    ]
+    path = write_roles(tmp_path / "other.jsonl", rows)
+    more = ["--mix=trainable,top", "--epochs=2"]  # the selection does not depend on them either
+    main(flags(place, "with", *more))
+    main(flags(place, "without", *more, f"--test={path}"))
+    heads = [(place / name / "head.safetensors").read_bytes() for name in ("with", "without")]
+    assert heads[0] == heads[1]
+
+
 def only_predicate(tags: list[str]) -> list[str]:
     return [tag if tag == "B-V" else "O" for tag in tags]
 
