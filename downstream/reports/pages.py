@@ -28,6 +28,7 @@ class Page:
     figures: Mapping[str, Any]  # the fields of results.json
     paragraphs: Sequence[str]  # of report.md
     pictures: Mapping[str, Any] = field(default_factory=dict)  # matplotlib figures by file name
+    files: Mapping[str, str] = field(default_factory=dict)  # further text files
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
@@ -131,3 +132,5 @@ def write_page(output: Path, kind: str, page: Page, overwrite: bool = False) -> 
         write_text(directory / "report.md", "\n\n".join(page.paragraphs) + "\n")
         for name, picture in page.pictures.items():
             save_figure(picture, directory / name)
+        for name, text in page.files.items():
+            write_text(directory / name, text)
