@@ -73,7 +73,7 @@ def coref_page(results: Results[CorefScores], settings: CorefSettings) -> TaskPa
             "## Scores (test)",
             _score_table({"": test.all, ", without singletons": test.chains}),
             f"![F1 by measure, and recall of mentions by length]({SCORES_PLOT})",
-            *_genre_section(by_genre),
+            *genre_section(by_genre),
             "## Errors (test)",
             *error_paragraphs(documents),
         ],
@@ -119,7 +119,7 @@ def genre_scores(documents: Iterable[Resolved]) -> dict[str, GenreScore]:
     }
 
 
-def _genre_section(by_genre: Mapping[str, GenreScore]) -> list[str]:
+def genre_section(by_genre: Mapping[str, GenreScore]) -> list[str]:
     """Return a table of the scores of genres, if the documents have genres."""
     if not by_genre:
         return []

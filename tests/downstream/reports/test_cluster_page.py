@@ -9,7 +9,7 @@ from downstream.reports.cluster_page import (
     cluster_page,
 )
 from downstream.reports.coref_errors import Resolved, error_paragraphs
-from downstream.reports.coreference import GenreScore, genre_scores
+from downstream.reports.coreference import GenreScore, genre_scores, genre_section
 from downstream.texts.clusters import Clusters, Mention
 from downstream.texts.documents import Document
 
@@ -110,4 +110,9 @@ def test_scores_of_genres_leave_out_documents_without_one() -> None:
         Resolved(Document("d", SENTENCES, clusters, genre), clusters, predicted)
         for genre, predicted in (("news", clusters), ("chat", ()), ("news", clusters), (None, ()))
     ]
-    assert genre_scores(documents) == {"chat": GenreScore(0.0, 1), "news": GenreScore(1.0, 2)}
+    by_genre = genre_scores(documents)
+    assert by_genre == {"chat": GenreScore(0.0, 1), "news": GenreScore(1.0, 2)}
+    heading, table = genre_section(by_genre)
+    assert heading == "## Genres (test)"
+    assert "| news  | 100.00      | 2         |" in table.splitlines()
+    assert genre_section({}) == []
