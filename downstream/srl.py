@@ -33,7 +33,9 @@ def label_roles(settings: SequenceSettings, progress: bool | None = None) -> str
     from downstream.tasks.roles import read_role_task
 
     check_output(settings)
-    names = TaskNames("Semantic roles", "predicates", "role labeler", "downstream.RoleLabeler")
+    names = TaskNames(
+        "Semantic roles", "predicates", "predicate", "role labeler", "downstream.RoleLabeler"
+    )
     return run_tagging(settings, read_role_task(settings), names, progress)
 
 

@@ -121,6 +121,7 @@ class SenseResult:
     num_lemmas: int
     num_senses: int
     by_set: Mapping[str, Answers]
+    tests: Mapping[str, SenseFile]
 
     def all_sets(self) -> Answers:
         """Return the answers for all test sets together."""
@@ -140,7 +141,7 @@ def nearest_senses(options: SenseOptions) -> SenseResult:
         by_set[name] = answer(senses, means, first, file, stores[f"test: {name}"])
         logger.info("%s: %s", name, by_set[name].summary())
     num_lemmas = len(senses.by_lemma)
-    return SenseResult(options, len(train.instances), num_lemmas, senses.num_senses, by_set)
+    return SenseResult(options, len(train.instances), num_lemmas, senses.num_senses, by_set, tests)
 
 
 def _open_stores(options: SenseOptions, files: Mapping[str, SenseFile]) -> dict[str, Store]:

@@ -25,6 +25,7 @@ from downstream.analyses.nearest_senses import (
     SenseResult,
     nearest_senses,
 )
+from downstream.analyses.sense_errors import sense_errors
 from downstream.analyses.sense_scores import Answers
 from downstream.reports.pages import (
     Page,
@@ -117,6 +118,7 @@ def senses_page(result: SenseResult) -> Page:
     """Return the page of the analysis."""
     options, by_set, total = result.options, _by_set(result), result.all_sets()
     by_pos = {pos: total.of_pos(pos) for pos in total.parts_of_speech()}
+    errors = sense_errors(result)
     training = {
         "instances": result.num_instances,
         "lemmas": result.num_lemmas,
@@ -131,6 +133,7 @@ def senses_page(result: SenseResult) -> Page:
             "scores": {name: _scores(answers) for name, answers in by_set.items()},
             "by_pos": {pos: _scores(answers) for pos, answers in by_pos.items()},
             "only_correct": total.only_correct(),
+            "best_vectors": errors.name,
         },
         paragraphs=[
             "# Word senses by the nearest mean vector",
@@ -145,8 +148,10 @@ def senses_page(result: SenseResult) -> Page:
             "be in training. The lemma then has the first sense of the sense index, or no answer.",
             _counts_table(by_set),
             "![F1 by layer](senses.png)",
+            *errors.paragraphs(),
         ],
         pictures={"senses.png": plot_senses(by_set)},
+        files=errors.files(),
     )
 
 
@@ -155,8 +160,11 @@ def _scores(answers: Answers) -> dict[str, Any]:
 
 
 def plot_senses(by_set: Mapping[str, Answers]) -> Any:
-    """Draw F1 by choice of vectors, with one line per test set, dashed at its baseline."""
-    figure, (axis,) = new_figure(1, 1, width=7.0, height=4.4)
+    """Draw F1 by layer, with one line per test set, dashed at its baseline.
+
+    The mean of the layers is a mark of its own at the right.
+    """
+    figure, (axis,) = new_figure(1, 1, width=7.0, height=5.2)
     for i, (name, answers) in enumerate(by_set.items()):
         scores = answers.scores()
         baseline = 100 * scores.pop(MOST_FREQUENT).f1
@@ -164,20 +172,38 @@ def plot_senses(by_set: Mapping[str, Answers]) -> Any:
         is_total = i == len(by_set) - 1
         color, width = ("black", 2.5) if is_total else (f"C{i % 10}", 1.2)
         label = f"{name} ({MOST_FREQUENT}: {baseline:.1f})"
-        axis.plot(values, "o-", color=color, linewidth=width, label=label)
+        places = [*range(len(values) - 1), len(values) - 0.6]
+        axis.plot(places[:-1], values[:-1], "o-", color=color, linewidth=width, label=label)
+        axis.plot(places[-1:], values[-1:], "D", color=color)
         axis.axhline(baseline, color=color, linestyle="--", linewidth=0.8)
         if is_total:
-            for place, value in enumerate(values):
-                axis.annotate(
-                    f"{value:.1f}", (place, value), (0, 8), textcoords="offset points", ha="center"
-                )
-    names = [name.replace(" (", "\n(") for name in scores]
-    axis.set_xticks(range(len(names)), names)
-    axis.margins(x=0.1, y=0.15)
+            _annotate(axis, places, values)
+    names = [name.replace(" (", "\n(").replace("of the", "of\nthe") for name in scores]
+    axis.axvline(places[-1] - 0.7, color="grey", linewidth=0.8, linestyle=":")
+    axis.set_xticks(places, names)
+    axis.set_xlim(-0.5, places[-1] + 0.5)
+    axis.margins(y=0.15)
     axis.set_ylabel("F1 (%); dashed: most frequent sense")
     axis.grid(axis="y", alpha=0.3)
-    axis.legend(fontsize="small", loc="best")
+    handles = axis.get_legend_handles_labels()
+    figure.legend(*handles, fontsize="small", ncols=2, loc="outside upper center")
     return figure
+
+
+def _annotate(axis: Any, places: Sequence[float], values: Sequence[float]) -> None:
+    """Write the values below their marks, on white, so that lines do not hide them."""
+    box = {"boxstyle": "square,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.9}
+    for place, value in zip(places, values, strict=True):
+        axis.annotate(
+            f"{value:.1f}",
+            (place, value),
+            (0, -8),
+            textcoords="offset points",
+            ha="center",
+            va="top",
+            zorder=5,
+            bbox=box,
+        )
 
 
 if __name__ == "__main__":

@@ -1,30 +1,25 @@
-"""The parts of the report of coreference: scores, errors, and a page of documents.
-
-`errors.jsonl` has one line per test document with an error: the mentions that were missed and the
-wrong ones, the true clusters that were divided, and the predicted ones that join several true ones.
-"""
+"""The parts of the report of coreference: scores by measure, length and genre, and the card."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from downstream.heads.coreference import CorefDescription, CorefPrediction
-from downstream.reports.cluster_page import PAGE_FILE, ShownDocument, cluster_page
-from downstream.reports.error_pages import ERRORS_FILE, SHOWN_ERRORS
+from downstream.reports.cluster_page import PAGE_FILE, cluster_page
+from downstream.reports.coref_errors import Resolved, error_paragraphs, errors
+from downstream.reports.error_pages import ERRORS_FILE, source_line
 from downstream.reports.pages import json_lines, literal, markdown_table
 from downstream.reports.plots import LENGTHS, Bar, Bars, length_name, plot_bars
 from downstream.reports.report import Column, TaskPage
 from downstream.settings.coreference import CorefSettings
 from downstream.tasks.coreference import CorefScores, CorefTask
 from downstream.tasks.splits import SPLITS
-from downstream.texts.cluster_scores import ClusterScores, Prf
-from downstream.texts.clusters import Clusters, Mention, mentions_of
-from downstream.texts.documents import Document, DocumentFile
+from downstream.texts.cluster_scores import ClusterScores, Prf, score_clusters
+from downstream.texts.clusters import Mention, mentions_of
 from downstream.training.experiment import Results
 
 SCORES_PLOT = "scores.png"
@@ -37,41 +32,6 @@ _FIGURES = {
     "mentions": "mentions",
     "chains_conll": "CoNLL without singletons",
 }
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """A test document with its true and its predicted clusters."""
-
-    document: Document
-    truth: Clusters
-    predicted: Clusters
-
-    def text(self, mention: Mention) -> str:
-        """Return the words of a mention."""
-        return " ".join(self.document.words[mention.first : mention.last + 1])
-
-    def missed(self) -> list[Mention]:
-        """Return the mentions that were not found."""
-        return sorted(mentions_of(self.truth) - mentions_of(self.predicted))
-
-    def wrong(self) -> list[Mention]:
-        """Return the predicted mentions that are not mentions."""
-        return sorted(mentions_of(self.predicted) - mentions_of(self.truth))
-
-    def divided(self) -> list[list[Mention]]:
-        """Return the true clusters whose found mentions are in several predicted ones."""
-        return _in_several(self.truth, self.predicted)
-
-    def merged(self) -> list[list[Mention]]:
-        """Return the predicted clusters whose mentions are from several true ones."""
-        return _in_several(self.predicted, self.truth)
-
-
-def _in_several(clusters: Clusters, others: Clusters) -> list[list[Mention]]:
-    owner = {mention: i for i, cluster in enumerate(others) for mention in cluster}
-    known = ([mention for mention in cluster if mention in owner] for cluster in clusters)
-    return [cluster for cluster in known if len({owner[mention] for mention in cluster}) > 1]
 
 
 def resolved(results: Results[CorefScores], settings: CorefSettings) -> list[Resolved]:
@@ -93,6 +53,7 @@ def coref_page(results: Results[CorefScores], settings: CorefSettings) -> TaskPa
     task: CorefTask = results.task
     test = results.chosen().outcome.scores["test"]
     documents = resolved(results, settings)
+    by_genre = genre_scores(documents)
     return TaskPage(
         title="Coreference on a frozen biLM",
         introduction=_introduction(results, settings),
@@ -112,24 +73,60 @@ def coref_page(results: Results[CorefScores], settings: CorefSettings) -> TaskPa
             "## Scores (test)",
             _score_table({"": test.all, ", without singletons": test.chains}),
             f"![F1 by measure, and recall of mentions by length]({SCORES_PLOT})",
+            *genre_section(by_genre),
             "## Errors (test)",
-            *_error_paragraphs(documents),
+            *error_paragraphs(documents),
         ],
         card=_card(results, settings),
-        tree=_tree(task, settings),
+        tree={
+            **_tree(task, settings),
+            "by_genre": {
+                name: {"conll": part.conll, "documents": part.num_documents}
+                for name, part in by_genre.items()
+            },
+        },
         pictures={SCORES_PLOT: partial(plot_bars, _panels(test, documents))},
         files={
             ERRORS_FILE: json_lines(errors(documents, task.files["test"])),
             PAGE_FILE: cluster_page(
-                [
-                    ShownDocument(d.document.name, d.document.sentences, d.truth, d.predicted)
-                    for d in documents
-                ]
+                documents, source_line(settings.data.test, f"CoNLL score {test.main:.2%}")
             ),
         },
         loss="negative log-likelihood per word",
         score="CoNLL score",
     )
+
+
+class GenreScore(NamedTuple):
+    """The CoNLL score of the documents of a genre, and their number."""
+
+    conll: float
+    num_documents: int
+
+
+def genre_scores(documents: Iterable[Resolved]) -> dict[str, GenreScore]:
+    """Return the score of each genre; documents without one are not counted."""
+    genres: dict[str, list[Resolved]] = {}
+    for one in documents:
+        if one.document.genre is not None:
+            genres.setdefault(one.document.genre, []).append(one)
+    return {
+        name: GenreScore(
+            score_clusters([d.truth for d in parts], [d.predicted for d in parts]).conll, len(parts)
+        )
+        for name, parts in sorted(genres.items())
+    }
+
+
+def genre_section(by_genre: Mapping[str, GenreScore]) -> list[str]:
+    """Return a table of the scores of genres, if the documents have genres."""
+    if not by_genre:
+        return []
+    rows = [
+        [literal(name), f"{100 * part.conll:.2f}", f"{part.num_documents:,}"]
+        for name, part in by_genre.items()
+    ]
+    return ["## Genres (test)", markdown_table([["genre", "CoNLL score", "documents"], *rows])]
 
 
 def _panels(test: CorefScores, documents: Sequence[Resolved]) -> list[Bars]:
@@ -164,21 +161,6 @@ def _tree(task: CorefTask, settings: CorefSettings) -> dict[str, Any]:
         "validation_documents_in_training": task.num_seen("validation"),
         "test_documents_in_training": task.num_seen("test"),
     }
-
-
-def errors(documents: Iterable[Resolved], file: DocumentFile) -> Iterator[dict[str, Any]]:
-    """Yield a record of every document with an error."""
-    for one in documents:
-        record: dict[str, Any] = {
-            "place": file.place(one.document),
-            "doc": one.document.name,
-            "missed": [[*mention, one.text(mention)] for mention in one.missed()],
-            "wrong": [[*mention, one.text(mention)] for mention in one.wrong()],
-        }
-        for name, clusters in (("divided", one.divided()), ("merged", one.merged())):
-            record[name] = [[[*m, one.text(m)] for m in cluster] for cluster in clusters]
-        if any(record[name] for name in ("missed", "wrong", "divided", "merged")):
-            yield record
 
 
 def _introduction(results: Results[CorefScores], settings: CorefSettings) -> str:
@@ -227,22 +209,6 @@ def _score_table(rows: Mapping[str, ClusterScores]) -> str:
             figures = (figure.precision, figure.recall, figure.f1)
             table.append([f"{name}{suffix}", *(f"{100 * x:.2f}" for x in figures)])
     return markdown_table(table)
-
-
-def _error_paragraphs(documents: Sequence[Resolved]) -> Iterator[str]:
-    divided = sum(len(one.divided()) for one in documents)
-    merged = sum(len(one.merged()) for one in documents)
-    yield (
-        f"{divided:,} true clusters are divided into several predicted ones, and {merged:,} "
-        f"predicted clusters join several true ones. `{ERRORS_FILE}` has all errors, and "
-        f"`{PAGE_FILE}` the documents with their true and predicted clusters."
-    )
-    for heading, kind in (("missed", Resolved.missed), ("wrong", Resolved.wrong)):
-        counts = Counter(one.text(m).lower() for one in documents for m in kind(one))
-        yield f"{sum(counts.values()):,} {heading} mentions. The most frequent ones:"
-        shown = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:SHOWN_ERRORS]
-        rows = [[literal(text), f"{count:,}"] for text, count in shown]
-        yield markdown_table([[f"{heading} mention", "times"], *rows]) if rows else "None."
 
 
 def _card(results: Results[CorefScores], settings: CorefSettings) -> list[str]:

@@ -6,6 +6,8 @@ The page is one file without scripts. The tasks escape all texts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
 
 from downstream.reports.pages import html_document, marks_legend
 
@@ -47,6 +49,12 @@ def errors_document(
     legend = f" {marks_legend(meanings)}." if meanings else ""
     introduction = f"<p>{len(articles):,} of {num_errors:,} {what}.{legend}</p>"
     return html_document(title, LABEL_STYLE, [introduction, *articles])
+
+
+def source_line(test_file: str, score: str) -> str:
+    """Return a line in HTML: the test file, its score, and a link to the report."""
+    name = escape(Path(test_file).name)
+    return f'<p>Test file <b>{name}</b>: {escape(score)}. <a href="report.md">Report</a></p>'
 
 
 def side_line(side: str, content: str) -> str:

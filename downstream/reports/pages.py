@@ -50,6 +50,7 @@ class Page:
     figures: Mapping[str, Any]  # the fields of results.json
     paragraphs: Sequence[str]  # of report.md
     pictures: Mapping[str, Any] = field(default_factory=dict)  # matplotlib figures by file name
+    files: Mapping[str, str] = field(default_factory=dict)  # further text files
 
 
 # A backslash before a character of Markdown; an entity where not all programs know the backslash.
@@ -240,3 +241,5 @@ def write_page(output: Path, kind: str, page: Page, overwrite: bool = False) -> 
         failures = draw_pictures(drawings, directory)
         text = without_pictures("\n\n".join(page.paragraphs), failures)
         write_text(directory / "report.md", text + "\n")
+        for name, text in page.files.items():
+            write_text(directory / name, text)

@@ -5,12 +5,13 @@ The page is one HTML file without scripts. All texts are escaped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import Any
 
+from downstream.reports.error_pages import MAX_ERRORS_ON_PAGE
 from downstream.reports.pages import html_document, marks_legend
 from downstream.texts.offsets import Range
 from downstream.texts.passages import Question
@@ -23,14 +24,14 @@ p.context { line-height: 1.6; white-space: pre-wrap; }
 mark { color: inherit; padding: 0 0.1em; }
 mark.predicted { background: #f6c1b6; border-bottom: 2px dashed #b3311b; }
 mark.reference { background: #bfe3c3; border-bottom: 2px solid #2b7a37; }
-mark.both { background: #f3e29b; border-bottom: 4px double #6b5600; }
-small { color: #666; }
+mark.both { background: #f3e29b; border-bottom: 4px double #6b5900; }
+small { color: #595959; }
 """
 
 _MEANINGS = {
-    "predicted": "predicted",
-    "reference": "reference",
-    "both": "predicted and reference",
+    "predicted": "predicted (dashed line)",
+    "reference": "reference (solid line)",
+    "both": "predicted and reference (double line)",
 }
 
 
@@ -43,6 +44,12 @@ class SpanError:
     answer: Range  # of characters of the context
     probability: float
     f1: float
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the predicted answer has a character in common with a reference."""
+        start, end = self.answer
+        return any(r.start < end and start < r.end for r in self.question.references)
 
     def record(self) -> dict[str, Any]:
         """Return the error as a JSON object."""
@@ -64,14 +71,32 @@ class SpanError:
         }
 
 
-def errors_page(errors: Sequence[SpanError], num_errors: int) -> str:
-    """Return the HTML page of some of `num_errors` errors."""
-    legend = marks_legend(_MEANINGS)
-    introduction = (
-        f"<p>{len(errors):,} of {num_errors:,} test questions whose answer is not an exact "
-        f"match. {legend}.</p>"
+def most_probable(errors: Iterable[SpanError]) -> list[SpanError]:
+    """Return the errors by the probability of their answers, the highest first."""
+    return sorted(errors, key=lambda error: -error.probability)
+
+
+def error_counts(errors: Sequence[SpanError], num_questions: int) -> str:
+    """Return a sentence with the number of errors, and of those that overlap a reference."""
+    overlapping = sum(error.overlaps for error in errors)
+    return (
+        f"{len(errors):,} of {num_questions:,} test questions have an answer that is not an exact "
+        f"match: {overlapping:,} answers overlap a reference, and {len(errors) - overlapping:,} "
+        "are at another place."
     )
-    return html_document("Wrong answers", _STYLE, [introduction, *map(_article, errors)])
+
+
+def errors_page(errors: Sequence[SpanError], num_questions: int, source: str) -> str:
+    """Return the HTML page of the errors with the most probable answers.
+
+    `source` is a line in HTML about the test file, which has `num_questions`.
+    """
+    shown = most_probable(errors)[:MAX_ERRORS_ON_PAGE]
+    introduction = (
+        f"<p>{error_counts(errors, num_questions)} {len(shown):,} are shown, the highest "
+        f"probability of the predicted answer first.</p><p>{marks_legend(_MEANINGS)}.</p>"
+    )
+    return html_document("Wrong answers", _STYLE, [source, introduction, *map(_article, shown)])
 
 
 def _article(error: SpanError) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -21,11 +20,12 @@ from downstream.reports.error_pages import (
     ERRORS_PAGE,
     MAX_ERRORS_ON_PAGE,
     SHOWN_ERRORS,
+    source_line,
 )
 from downstream.reports.pages import json_lines, literal, markdown_table
 from downstream.reports.plots import LENGTHS, Bar, Bars, length_name, plot_bars
 from downstream.reports.report import Column, TaskPage
-from downstream.reports.span_errors import SpanError, errors_page
+from downstream.reports.span_errors import SpanError, error_counts, errors_page, most_probable
 from downstream.settings.spans import SpanSettings
 from downstream.tasks.span_scores import SpanScores
 from downstream.tasks.spans import SpanTask
@@ -41,7 +41,7 @@ def span_page(results: Results[SpanScores], settings: SpanSettings) -> TaskPage:
     task: SpanTask = results.task
     test = results.chosen().outcome.scores["test"]
     errors = list(span_errors(results))
-    on_page = errors[:MAX_ERRORS_ON_PAGE]
+    num_questions, overlapping = len(task.questions("test")), sum(e.overlaps for e in errors)
     return TaskPage(
         title="Question answering on a frozen biLM",
         introduction=_introduction(results, settings),
@@ -59,16 +59,25 @@ def span_page(results: Results[SpanScores], settings: SpanSettings) -> TaskPage:
             _word_table(test),
             f"![F1 by question word and by the number of words of the answer]({QUESTIONS_PLOT})",
             "## Errors (test)",
-            f"{len(errors):,} answers are not an exact match: `{ERRORS_FILE}` has all of them, "
-            f"and [{ERRORS_PAGE}]({ERRORS_PAGE}) shows {len(on_page):,} in their passages.",
-            *(_shown_error(error) for error in islice(errors, SHOWN_ERRORS)),
+            f"{error_counts(errors, num_questions)} `{ERRORS_FILE}` has all of them, and "
+            f"[{ERRORS_PAGE}]({ERRORS_PAGE}) shows up to {MAX_ERRORS_ON_PAGE} in their passages. "
+            "Those with the highest probability of the predicted answer:",
+            *(_shown_error(error) for error in most_probable(errors)[:SHOWN_ERRORS]),
         ],
         card=_card(results, settings),
-        tree=_tree(task),
+        tree={
+            **_tree(task),
+            "test_errors": {
+                "overlapping": overlapping,
+                "elsewhere": len(errors) - overlapping,
+            },
+        },
         pictures={QUESTIONS_PLOT: partial(plot_bars, _panels(test, results))},
         files={
             ERRORS_FILE: json_lines(error.record() for error in errors),
-            ERRORS_PAGE: errors_page(on_page, len(errors)),
+            ERRORS_PAGE: errors_page(
+                errors, num_questions, source_line(settings.data.test, f"F1 {test.f1:.2%}")
+            ),
         },
         loss="negative log-likelihood per question",
         score="F1",
@@ -124,8 +133,9 @@ def _panels(test: SpanScores, results: Results[SpanScores]) -> list[Bars]:
 def _introduction(results: Results[SpanScores], settings: SpanSettings) -> str:
     task: SpanTask = results.task
     sizes = ", ".join(
-        f"{split} {len(task.questions(split)):,} about {len(task.splits[split].passages):,}"
-        for split in SPLITS
+        f"{len(task.questions(split)):,} {name} questions about "
+        f"{len(task.splits[split].passages):,} passages"
+        for split, name in zip(SPLITS, ("training", "validation", "test"), strict=True)
     )
     known = results.known_words
     vectors = f" {known:.1%} of word types have a vector." if known else ""
@@ -135,7 +145,7 @@ def _introduction(results: Results[SpanScores], settings: SpanSettings) -> str:
     skipped = sum(file.num_skipped for file in task.files.values())
     skips = f" {skipped:,} questions without an answer were left out." if skipped else ""
     return (
-        f"Questions about passages: {sizes}. Units per direction of the biLSTMs: "
+        f"{sizes}. Units per direction of the biLSTMs: "
         f"{settings.head.encoder_dim} before and {settings.head.span_dim} after the attention; "
         f"{settings.train.num_seeds} seed(s) per mix.{vectors} Of {num_answers:,} reference "
         f"answers, {widened:,} start or end inside a word and were widened to the whole word, and "
@@ -170,7 +180,8 @@ def _shown_error(error: SpanError) -> str:
     references = "; ".join(dict.fromkeys(r["text"] for r in record["references"]))
     lines = [
         f"- {literal(record['question'])}",
-        f"  predicted: {literal(record['prediction']['text'])}",
+        f"  predicted: {literal(record['prediction']['text'])} "
+        f"(probability {error.probability:.2f})",
         f"  references: {literal(references)}",
     ]
     return "  \n".join(lines)

@@ -12,10 +12,11 @@ from typing import Any
 
 from downstream.reports.error_pages import (
     LABEL_MEANINGS,
+    LABEL_STYLE,
     MAX_ERRORS_ON_PAGE,
-    errors_document,
     side_line,
 )
+from downstream.reports.pages import html_document, marks_legend
 from downstream.texts.tag_sequences import Span, ranges_of
 
 
@@ -63,11 +64,37 @@ def _in_order(spans: Collection[Span]) -> list[Span]:
     return sorted(spans, key=lambda span: (span.start, span.end, span.type))
 
 
-def errors_page(errors: Sequence[TagError], unit: str) -> str:
-    """Return the HTML page of the first errors; `unit` is the plural of what has errors."""
-    articles = [_article(error) for error in errors[:MAX_ERRORS_ON_PAGE]]
-    what = f"test {unit} with an error"
-    return errors_document("Wrong tags", what, articles, len(errors), LABEL_MEANINGS)
+@dataclass(frozen=True)
+class PageHeading:
+    """What is above the errors on the page; `source` is a line in HTML about the test file."""
+
+    title: str
+    unit: str  # of what has errors, in the plural
+    num_examples: int  # in the test split
+    source: str
+
+
+def num_errors_of(num_errors: int, num_examples: int, unit: str) -> str:
+    """Return the statement about how many examples have an error."""
+    return f"{num_errors:,} of {num_examples:,} test {unit} have an error"
+
+
+def errors_page(errors: Sequence[TagError], heading: PageHeading) -> str:
+    """Return the HTML page of the first errors; the legend has the marks that occur."""
+    shown = errors[:MAX_ERRORS_ON_PAGE]
+    number = num_errors_of(len(errors), heading.num_examples, heading.unit)
+    if len(shown) < len(errors):
+        number += f"; the first {len(shown):,} are shown"
+    meanings = dict(LABEL_MEANINGS)
+    if not any(set(error.truth) & set(error.predicted) for error in shown):
+        del meanings["right"]
+    legend = marks_legend(meanings)
+    if any(error.predicate is not None for error in shown):
+        legend += ", <u>underlined</u>: the predicate"
+    introduction = f"<p>{number}. {legend}.</p>"
+    return html_document(
+        heading.title, LABEL_STYLE, [heading.source, introduction, *map(_article, shown)]
+    )
 
 
 def _article(error: TagError) -> str:

@@ -11,19 +11,38 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from downstream.heads.tagger import TaggerDescription, TagPrediction
-from downstream.reports.error_pages import ERRORS_FILE, ERRORS_PAGE, SHOWN_ERRORS
+from downstream.reports.error_pages import (
+    ERRORS_FILE,
+    ERRORS_PAGE,
+    MAX_ERRORS_ON_PAGE,
+    SHOWN_ERRORS,
+    source_line,
+)
 from downstream.reports.pages import json_lines, literal
 from downstream.reports.plots import plot_confused, plot_labels
 from downstream.reports.report import Column, TaskPage, class_table, confusion_table
-from downstream.reports.tag_errors import TagError, errors_page
+from downstream.reports.tag_analysis import (
+    Compared,
+    SpanAnalysis,
+    WordAnalysis,
+    analyze_spans,
+    analyze_words,
+    span_key,
+    span_section,
+    word_section,
+)
+from downstream.reports.tag_errors import PageHeading, TagError, errors_page, num_errors_of
 from downstream.settings.tagging import SequenceSettings
 from downstream.tasks.splits import SPLITS
 from downstream.tasks.tag_scores import TagScores
 from downstream.tasks.tagging import TaggingTask
 from downstream.texts.tag_sequences import Span, compared_spans
 from downstream.training.experiment import Results
+
+_Strings = Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -32,6 +51,7 @@ class TaskNames:
 
     title: str
     unit: str  # of the examples, in the plural
+    example: str  # in the singular
     noun: str  # of the trained head
     use: str  # of its class
 
@@ -41,7 +61,7 @@ _WORD_ACCURACY = (
     "recall are those of whole spans."
 )
 
-TAGGING = TaskNames("Tagging", "sentences", "tagger", "downstream.Tagger")
+TAGGING = TaskNames("Tagging", "sentences", "sentence", "tagger", "downstream.Tagger")
 
 
 def tagging_page(
@@ -62,6 +82,7 @@ def tagging_page(
     test = best.scores["test"]
     confusions = [(c.truth, c.predicted, c.count) for c in test.confusions]
     wrong = list(errors(results))
+    analysis = analyze(results)
     return TaskPage(
         title=f"{names.title} on a frozen biLM",
         introduction=_introduction(results, settings, names),
@@ -71,26 +92,52 @@ def tagging_page(
         figures=figures,
         selection=f"Selected by the validation {main}; this directory contains its {names.noun}."
         + (_WORD_ACCURACY if task.is_bio else ""),
-        details=_details(test, task.is_bio, confusions, wrong),
+        details=[
+            *_scores_section(test, analysis),
+            "## Confused labels of words (test)",
+            confusion_table(confusions, "words"),
+            "![confused labels](confusion.png)",
+            *_error_section(wrong, len(task.splits["test"]), names.unit),
+        ],
         card=_card(results, settings, names),
-        tree={
-            "task": names.noun,
-            "labels": list(task.labels),
-            names.unit: {split: len(task.splits[split]) for split in SPLITS},
-            "validation_sentences_in_training": task.num_seen("validation"),
-            "test_sentences_in_training": task.num_seen("test"),
-        },
+        tree={**_tree(task, names), "test_analysis": analysis.as_json()},
         pictures={
             "labels.png": partial(plot_labels, test.by_class, "spans" if task.is_bio else "words"),
             "confusion.png": partial(plot_confused, confusions, test.num_confusions),
         },
         files={
             ERRORS_FILE: json_lines(error.record() for error in wrong),
-            ERRORS_PAGE: errors_page(wrong, names.unit),
+            ERRORS_PAGE: errors_page(
+                wrong,
+                PageHeading(
+                    _errors_title(task),
+                    names.unit,
+                    len(task.splits["test"]),
+                    source_line(settings.data.test, f"{main} {test.main:.2%}"),
+                ),
+            ),
         },
-        loss="negative log-likelihood per sentence",
+        loss=f"negative log-likelihood per {names.example}",
         score=main,
     )
+
+
+def _tree(task: TaggingTask, names: TaskNames) -> dict[str, Any]:
+    """Return the fields of results.json about the task."""
+    return {
+        "task": names.noun,
+        "labels": list(task.labels),
+        names.unit: {split: len(task.splits[split]) for split in SPLITS},
+        "validation_sentences_in_training": task.num_seen("validation"),
+        "test_sentences_in_training": task.num_seen("test"),
+    }
+
+
+def _errors_title(task: TaggingTask) -> str:
+    """Return the title of the page of errors."""
+    if task.has_predicates:
+        return "Wrong arguments"
+    return "Wrong spans" if task.is_bio else "Wrong tags"
 
 
 def _introduction(results: Results[TagScores], settings: SequenceSettings, names: TaskNames) -> str:
@@ -108,25 +155,57 @@ def _introduction(results: Results[TagScores], settings: SequenceSettings, names
     )
 
 
-def _details(
-    test: TagScores,
-    is_bio: bool,
-    confusions: Sequence[tuple[str, str, int]],
-    wrong: Sequence[TagError],
-) -> list[str]:
-    """Return the scores by label, the confused labels, and the first errors."""
-    kind, unit = ("type (test)", "spans") if is_bio else ("label (test)", "words")
+def _scores_section(test: TagScores, analysis: SpanAnalysis | WordAnalysis) -> list[str]:
+    """Return the scores by label, and the analysis."""
+    plot = "![F1 of each label](labels.png)"
+    if isinstance(analysis, SpanAnalysis):
+        return [class_table(test.by_class, "type (test)", "spans"), plot, *span_section(analysis)]
+    return [class_table(test.by_class, "label (test)", "words"), *word_section(analysis), plot]
+
+
+def _error_section(wrong: Sequence[TagError], num_examples: int, unit: str) -> list[str]:
+    """Return the number of errors and the first ones."""
     return [
-        class_table(test.by_class, kind, unit),
-        "![F1 of each label](labels.png)",
-        "## Confused labels (test)",
-        confusion_table(confusions, "words"),
-        "![confused labels](confusion.png)",
         "## Errors (test)",
-        f"The first errors; [{ERRORS_PAGE}]({ERRORS_PAGE}) shows more of them with their spans "
-        f"marked, and `{ERRORS_FILE}` has all of them.",
+        f"{num_errors_of(len(wrong), num_examples, unit)}. [{ERRORS_PAGE}]({ERRORS_PAGE}) shows up "
+        f"to {MAX_ERRORS_ON_PAGE} of them with their spans marked, and `{ERRORS_FILE}` has all of "
+        "them. The first ones:",
         *map(_shown_error, wrong[:SHOWN_ERRORS]),
     ]
+
+
+def analyze(results: Results[TagScores]) -> SpanAnalysis | WordAnalysis:
+    """Return what kinds of errors the best head makes on the test split."""
+    task: TaggingTask = results.task
+    train = [task.words("train", i) for i in range(len(task.splits["train"]))]
+    if not task.is_bio:
+        tagged = (
+            row for words, *tags in _tagged(results) for row in zip(words, *tags, strict=True)
+        )
+        known_words = {word for words in train for word in words}
+        scores = results.chosen().outcome.scores["test"].by_class.values()
+        return analyze_words(tagged, known_words, scores)
+    known = {
+        span_key(words, span)
+        for words, example in zip(train, task.splits["train"].examples, strict=True)
+        for span in compared_spans(example.tags, task.rules)
+    }
+    compared = (
+        Compared(words, compared_spans(truth, task.rules), compared_spans(found, task.rules))
+        for words, truth, found in _tagged(results)
+    )
+    return analyze_spans(compared, known)
+
+
+def _tagged(
+    results: Results[TagScores],
+) -> Iterator[tuple[Sequence[str], Sequence[str], Sequence[str]]]:
+    """Yield the words, the true tags and the predicted tags of each test example."""
+    task: TaggingTask = results.task
+    predictions: Sequence[TagPrediction] = results.chosen().test_predictions
+    examples = task.splits["test"].examples
+    for i, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
+        yield task.words("test", i), example.tags, prediction.tags
 
 
 def errors(results: Results[TagScores]) -> Iterator[TagError]:
@@ -150,8 +229,11 @@ def errors(results: Results[TagScores]) -> Iterator[TagError]:
 
 
 def _shown_error(error: TagError) -> str:
-    """Return a paragraph: the sentence, the spans that were missed and the wrong ones."""
+    """Return a paragraph: the sentence, its predicate, the missed spans and the wrong ones."""
     parts = [f"- {literal(' '.join(error.words))}"]
+    if error.predicate is not None:
+        predicate = literal(error.words[error.predicate])
+        parts.append(f"  predicate: {predicate} (word {error.predicate + 1})")
     for heading, spans in (("missed", error.missed), ("wrong", error.wrong)):
         shown = [f"{literal(error.text_of(span))} [{literal(span.type)}]" for span in spans]
         parts.append(f"  {heading}: {'; '.join(shown) or '-'}")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from downstream.texts.clusters import Cluster, Clusters, Mention, mentions_of, without_singletons
 
@@ -46,6 +47,8 @@ class _Ratio(NamedTuple):
     part: float
     whole: float
 
+
+_Similarity = Callable[[Cluster, Cluster, int], float]
 
 _Ratios = tuple[_Ratio, _Ratio]  # of the precision and of the recall of one document
 
@@ -130,10 +133,26 @@ def _ceaf_m(truth: Clusters, predicted: Clusters) -> _Ratios:
     return _Ratio(similarity, sum(map(len, predicted))), _Ratio(similarity, sum(map(len, truth)))
 
 
-def _aligned(
-    truth: Clusters, predicted: Clusters, similarity: Callable[[Cluster, Cluster, int], float]
-) -> float:
+def aligned_clusters(truth: Clusters, predicted: Clusters) -> dict[int, int]:
+    """Return the true cluster of each predicted one, by their indices, for clusters that have one.
+
+    The alignment is one to one and has as many common mentions as possible.
+    """
+    table, rows, columns = _alignment(truth, predicted, lambda a, b, common: common)
+    pairs = zip(rows.tolist(), columns.tolist(), strict=True)
+    return {column: row for row, column in pairs if table[row, column] > 0}
+
+
+def _aligned(truth: Clusters, predicted: Clusters, similarity: _Similarity) -> float:
     """Return the largest sum of similarities of an alignment of the clusters."""
+    table, rows, columns = _alignment(truth, predicted, similarity)
+    return float(table[rows, columns].sum())
+
+
+def _alignment(
+    truth: Clusters, predicted: Clusters, similarity: _Similarity
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the similarities of all clusters, and the rows and columns of the best alignment."""
     from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
 
     table = np.zeros((len(truth), len(predicted)))
@@ -142,7 +161,7 @@ def _aligned(
         for j, common in Counter(owner[m] for m in cluster if m in owner).items():
             table[i, j] = similarity(cluster, predicted[j], common)
     rows, columns = linear_sum_assignment(table, maximize=True)
-    return float(table[rows, columns].sum())
+    return table, rows, columns
 
 
 def _mentions(truth: Clusters, predicted: Clusters) -> _Ratios:

@@ -53,6 +53,11 @@ class SenseFile:
     path: Path
     sentences: tuple[tuple[str, ...], ...]
     instances: tuple[SenseInstance, ...]
+    lines: tuple[int, ...]  # of the sentences
+
+    def place(self, instance: SenseInstance) -> str:
+        """Return the file and line of an instance."""
+        return f"{self.path}, line {self.lines[instance.sentence]}"
 
 
 def read_senses(path: Path | str) -> SenseFile:
@@ -60,15 +65,17 @@ def read_senses(path: Path | str) -> SenseFile:
     path = Path(path)
     sentences: list[tuple[str, ...]] = []
     instances: list[SenseInstance] = []
+    lines: list[int] = []
     rows = read_rows(LineReader(path), "jsonl", ("tokens", "instances"))
     for number, (tokens, items) in rows:
         place = f"{path}, line {number}"
         parts = [_split(token) for token in checked_words(tokens, f"{place}: tokens")]
         instances += _instances(items, parts, len(sentences), place)
         sentences.append(tuple(word for words in parts for word in words))
+        lines.append(number)
     if not instances:
         raise CorpusError(f"{path} has no instances; expected JSON lines of tokens and instances")
-    return SenseFile(path, tuple(sentences), tuple(instances))
+    return SenseFile(path, tuple(sentences), tuple(instances), tuple(lines))
 
 
 def _split(token: str) -> list[str]:

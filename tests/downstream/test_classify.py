@@ -225,3 +225,22 @@ def test_rejects_cache_of_another_model(place: Path, tmp_path: Path) -> None:
     assert "made with a different model" in done.stderr
     assert "Traceback" not in done.stderr
     assert not (place / "again").exists()
+
+
+@pytest.mark.parametrize("target", ["class", "multilabel", "regression"])
+def test_test_labels_do_not_influence_the_head(place: Path, tmp_path: Path, target: str) -> None:
+    """One of two heads is chosen and written; the choice must not depend on them either."""
+    names = ("1.5", "2.5") if target == "regression" else ("up", "down")
+    first = {"up": names[0], "down": names[1]}
+    second = {"up": names[1], "down": names[0]}
+    train = [(first[label], text) for label, text in order_texts(300, 1)]
+    more = ["--mix=trainable,top", "--epochs=2", f"--target={target}"]
+    more += [f"--train={write_csv(tmp_path / 'train.csv', train)}", f"--cache={tmp_path / 'cache'}"]
+    heads = []
+    for name, label_of in (("with", first), ("without", second)):
+        test = [(label_of[label], text) for label, text in order_texts(200, 2)]
+        path = write_csv(tmp_path / f"{name}.csv", test)
+        output = tmp_path / f"out_{name}"
+        main(flags(place, "unused", *more, f"--test={path}", f"--output={output}"))
+        heads.append((output / "head.safetensors").read_bytes())
+    assert heads[0] == heads[1]

@@ -57,6 +57,11 @@ def test_learns_answers_and_writes_the_report(place: Path) -> None:
     assert "test passages also occur in the training split" in page
     errors = (place / "report" / "errors.jsonl").read_text("utf-8").splitlines()
     assert len(errors) == round(40 * (1 - scores["exact_match"]))
+    assert sum(tree["test_errors"].values()) == len(errors)
+    assert f"{len(errors)} of 40 test questions have an answer that is not an exact" in page
+    assert f"240 training questions about {tree['passages']['train']} passages, 40 valid" in page
+    shown = (place / "report" / "errors.html").read_text("utf-8")
+    assert "<p>Test file <b>test.jsonl</b>: F1 " in shown
 
 
 def test_second_run_does_not_run_the_bilm(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

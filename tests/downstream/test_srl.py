@@ -36,6 +36,41 @@ def test_uses_the_predicate_and_excludes_it_from_the_score(place: Path) -> None:
     assert tree["labels"] == ["O", "B-ARG0", "I-ARG0", "B-V", "I-V"]
 
 
+def test_errors_name_the_predicate(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses: list[str] = []
+    monkeypatch.setattr(
+        "downstream.reports.report.plot_curves", lambda _, path, names: losses.append(names.loss)
+    )
+    rows = [
+        {**row, "predicates": [{**p, "tags": only_predicate(p["tags"])} for p in row["predicates"]]}
+        for row in roles(2, 8)
+    ]
+    path = write_roles(place / "unlike.jsonl", rows)
+    assert main([*flags(place, "unlike", "--epochs=8"), f"--test={path}"]) == 0
+    assert losses == ["negative log-likelihood per predicate"]
+    page = (place / "unlike" / "report.md").read_text("utf-8")
+    assert "4 of 4 test predicates have an error" in page
+    assert page.count("  predicate: sat (word 2)") == page.count("  predicate: ran (word 4)") == 2
+    assert "<h1>Wrong arguments</h1>" in (place / "unlike" / "errors.html").read_text("utf-8")
+
+
+def test_test_roles_do_not_influence_the_head(place: Path, tmp_path: Path) -> None:
+    rows = [
+        {**row, "predicates": [{**p, "tags": only_predicate(p["tags"])} for p in row["predicates"]]}
+        for row in roles(20, 3)
+    ]
+    path = write_roles(tmp_path / "other.jsonl", rows)
+    more = ["--mix=trainable,top", "--epochs=2"]  # the selection does not depend on them either
+    main(flags(place, "with", *more))
+    main(flags(place, "without", *more, f"--test={path}"))
+    heads = [(place / name / "head.safetensors").read_bytes() for name in ("with", "without")]
+    assert heads[0] == heads[1]
+
+
+def only_predicate(tags: list[str]) -> list[str]:
+    return [tag if tag == "B-V" else "O" for tag in tags]
+
+
 def test_predicts_frames_with_offsets(place: Path) -> None:
     labeler = RoleLabeler.from_pretrained(place / "report")
     (frames, none) = labeler.predict(["cat  sat mat ran on", "the mat"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bilm.embedding.embedder import Embedder
-from bilm.errors import BilmError, CheckpointError, ConfigError, CorpusError
+from bilm.errors import CheckpointError, ConfigError, CorpusError
 from downstream import RoleLabeler, Tagger
 from downstream.predict import main as predict
 from downstream.tag import main
@@ -69,6 +69,18 @@ def test_learns_spans_and_writes_the_report(place: Path) -> None:
     page = (place / "report" / "report.md").read_text("utf-8")
     assert "| type (test)" in page
     assert "## Confused labels" in page
+    assert "| not in training | " in page
+    assert page.index("## Errors of spans") < page.index("## Confused labels")
+    analysis = tree["test_analysis"]
+    seen, other = (analysis[f"recall_of_{name}"] for name in ("spans_in_training", "other_spans"))
+    assert (seen["total"], other["total"]) == (40, 0)
+    assert sum(count for *_, count in analysis["types"]) >= 40
+    errors = (place / "report" / "errors.jsonl").read_text("utf-8").splitlines()
+    number = f"{len(errors)} of 40 test sentences have an error"
+    assert f"{number}. [errors.html](errors.html)" in page
+    shown = (place / "report" / "errors.html").read_text("utf-8")
+    assert number in shown
+    assert "<h1>Wrong spans</h1>\n<p>Test file <b>test.tsv</b>: F1 " in shown
 
 
 def test_second_run_does_not_run_the_bilm(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +215,12 @@ def test_parts_of_speech_are_scored_by_accuracy(place: Path) -> None:
     assert main(flags) == 0
     scores = results(place, "pos")["outcomes"][0]["scores"]["test"]
     assert scores["main"] == scores["accuracy"] == 1.0
+    analysis = results(place, "pos")["test_analysis"]
+    assert analysis["macro_f1"] == analysis["accuracy_of_words_in_training"]["share"] == 1.0
+    page = (place / "pos" / "report.md").read_text("utf-8")
+    assert "Macro F1, the mean over labels: 100.00." in page
+    shown = (place / "pos" / "errors.html").read_text("utf-8")
+    assert "<h1>Wrong tags</h1>" in shown
     assert results(place, "pos")["sentences"] == {"train": 54, "validation": 6, "test": 60}
     assert Tagger.from_pretrained(place / "pos").predict(["the second"])[0].spans == ()
 
@@ -225,40 +243,6 @@ def test_overfits_20_examples(place: Path, more: list[str]) -> None:
     assert results(place, "few")["outcomes"][0]["scores"]["train"]["f1"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("flag", "text", "message"),
-    [
-        ("--test", "a X O\nb O\n", "bad.tsv, line 2 has 2 columns"),
-        ("--train", "a X O\nb X I-PER\n", "bad.tsv, line 2: the tag 'I-PER' follows 'O'"),
-        ("--test", "a X O\n\nb X B-ORG\n", "bad.tsv, line 3: the label 'B-ORG' does not occur in"),
-        ("--validation", "a X B-ORG\n", "bad.tsv, line 1: the label 'B-ORG'"),
-        ("--train", "", "bad.tsv has no sentences"),
-        ("--train", "a X O\n\nb X O\n", "has fewer than two labels"),
-        ("--test", "a\0 X O\n", "bad.tsv, line 1 contains a NUL"),
-    ],
-)
-def test_rejects_bad_sentences_before_the_bilm_reads(
-    place: Path, tmp_path: Path, flag: str, text: str, message: str
-) -> None:
-    path = tmp_path / "bad.tsv"
-    path.write_text(text, "utf-8")
-    cache = f"--cache={tmp_path / 'cache'}"
-    with pytest.raises(BilmError, match=message):
-        main([*tag_flags(place, "mistake", *model(place), cache), f"{flag}={path}"])
-    assert not (place / "mistake").exists()
-    assert not (tmp_path / "cache").exists()
-
-
-def test_error_exits_with_2(place: Path, tmp_path: Path) -> None:
-    (tmp_path / "bad.tsv").write_text("a X I-A\n", "utf-8")
-    command = [sys.executable, "-m", "bilm", "tasks", "tag", *tag_flags(place, "no", *model(place))]
-    command.append(f"--train={tmp_path / 'bad.tsv'}")
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2
-    assert "bad.tsv, line 1: the tag 'I-A' starts the sentence" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_keeps_unknown_labels_as_errors(place: Path, tmp_path: Path) -> None:
     path = write_columns(tmp_path / "test.tsv", [[("the", "O"), ("cat", "B-ORG")], *TEST[:3]])
     more = [*model(place), f"--test={path}", "--unknown-labels=keep", "--epochs=1"]
@@ -266,22 +250,6 @@ def test_keeps_unknown_labels_as_errors(place: Path, tmp_path: Path) -> None:
     scores = results(place, "kept")["outcomes"][0]["scores"]["test"]
     assert scores["by_class"]["ORG"]["recall"] == 0.0
     assert "ORG" not in json.dumps(results(place, "kept")["labels"])
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--mix=trainable"], "model is missing"),
-        (["--mix=none", "--no-characters"], "needs word vectors or characters"),
-        (["--mix=none", "--elmo-at=both"], "set it to 'input'"),
-        (["--model=m", "--elmo-at=output"], "needs word vectors or characters"),
-        (["--mix=none", "--scheme=bioes"], "data.scheme"),
-        (["--mix=none", "--device=nowhere"], "the device is 'nowhere'"),
-    ],
-)
-def test_rejects_invalid_settings(place: Path, more: list[str], message: str) -> None:
-    with pytest.raises(BilmError, match=message):
-        main([*tag_flags(place, "mistake"), *more])
 
 
 def test_help_does_not_import_torch() -> None:

@@ -22,6 +22,7 @@ def test_reads_instances(tmp_path: Path) -> None:
     empty = {"tokens": ["yes"], "instances": []}
     file = read_senses(write(tmp_path / "a.jsonl", GOOD, empty, GOOD))
     assert file.sentences == (("the", "bank"), ("yes",), ("the", "bank"))
+    assert [file.place(i) for i in file.instances] == [f"{file.path}, line {n}" for n in (1, 3)]
     key = ("bank%1:14:00::",)
     assert file.instances == (
         SenseInstance(0, 1, 2, Lemma("bank", "NOUN"), key),
