@@ -132,7 +132,7 @@ def test_predict_writes_both_formats(place: Path) -> None:
     with pytest.raises(ConfigError, match=r"must end in \.csv or \.jsonl"):
         predict([*common, "--output", str(place / "out.xml")])
     with pytest.raises(CorpusError, match="has no column 'body'"):
-        predict([*common, "--output", str(place / "out.csv"), "--text-columns", "body"])
+        predict([*common, "--output", str(place / "body.csv"), "--text-columns", "body"])
 
 
 def test_predict_rejects_output_before_it_reads_the_classifier(place: Path) -> None:

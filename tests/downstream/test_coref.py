@@ -226,7 +226,8 @@ def test_predict_command_reads_files_and_standard_input(
     common = ["--head", str(place / "report"), "--input"]
     predict([*common, str(place / "in.txt"), "--output", str(place / "out.jsonl")])
     first = (place / "out.jsonl").read_text("utf-8")
-    predict([*common, str(place / "in.jsonl"), "--output", str(place / "out.jsonl")])
+    again = ["--output", str(place / "out.jsonl"), "--overwrite"]
+    predict([*common, str(place / "in.jsonl"), *again])
     assert (place / "out.jsonl").read_text("utf-8") == first
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
     capsys.readouterr()
