@@ -34,11 +34,12 @@ from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
 from bilm.text.lines import LineReader
 from downstream.predictors import records
+from downstream.predictors.head_files import CLASSES
 from downstream.predictors.output import STANDARD, check_output, write_output
 from downstream.settings.coreference import COREF_FILE
 from downstream.settings.flags import names
 from downstream.settings.pairs import FIRST_COLUMN, PAIR_FILE, SECOND_COLUMN
-from downstream.settings.sections import CLASSIFIER_FILE, Format
+from downstream.settings.sections import Format
 from downstream.settings.spans import ANSWERER_FILE
 from downstream.settings.tagging import TAGGER_FILE
 from downstream.texts.asked import AskedQuestion, read_asked
@@ -48,8 +49,6 @@ from downstream.texts.unlabelled import StandardInput, UnlabelledText, read_unla
 
 if TYPE_CHECKING:
     from downstream.predictors.loading import Places
-
-_HEAD_FILES = (CLASSIFIER_FILE, PAIR_FILE, TAGGER_FILE, ANSWERER_FILE, COREF_FILE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,10 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _prepare(arguments: argparse.Namespace) -> Callable[[Places, str], str]:
     """Check the output, read the input, and return the function that predicts."""
     head = arguments.head
-    if not any((head / name).exists() for name in _HEAD_FILES):
+    if not any((head / name).exists() for name in CLASSES):
         raise CheckpointError(
             f"{head} is not a trained head: it does not exist, or has none of "
-            f"{', '.join(_HEAD_FILES)}. Pass the output directory of a command that trains heads"
+            f"{', '.join(CLASSES)}. Pass the output directory of a command that trains heads"
         )
     if (head / ANSWERER_FILE).exists():
         _check_output(arguments, (".jsonl",))

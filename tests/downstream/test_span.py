@@ -130,6 +130,7 @@ def test_answerer_gives_the_scores_of_the_report(place: Path) -> None:
     assert sum(right) / len(right) == pytest.approx(expected)
     assert answerer.predict(pairs[:1])[0].text == answers[0].text
     assert answerer.predict([]) == []
+    assert answerer.predict(iter(pairs)) == answers
 
 
 def test_answers_have_offsets_in_the_original_text(place: Path) -> None:
@@ -148,7 +149,7 @@ def test_answers_have_offsets_in_the_original_text(place: Path) -> None:
         assert 0 < answer.score <= 1
     with pytest.raises(CorpusError, match="pair 2 of 2: the question is empty"):
         answerer.predict([pairs[0], (" ", "a")])
-    with pytest.raises(TypeError, match="list of pairs"):
+    with pytest.raises(TypeError, match="pair 1 of 1 is 'who'; expected two texts"):
         answerer.predict(["who"])  # type: ignore[list-item]
 
 

@@ -111,6 +111,9 @@ def test_predicts_raw_text_with_offsets(place: Path) -> None:
     assert [(s.type, s.text, s.start) for s in two.spans] == [("LOC", "second", 5)]
     assert [texts[0][w.start : w.end] for w in one.words] == texts[0].split()
     assert tagger.predict([]) == []
+    assert tagger.predict(iter(texts)) == [one, two]
+    words = [text.split() for text in texts]
+    assert tagger.predict_words(map(iter, words)) == [[w.tag for w in t.words] for t in (one, two)]
     with pytest.raises(CorpusError, match="text 2 of 2 has no words"):
         tagger.predict(["a", " "])
     with pytest.raises(CorpusError, match=r"^a\.txt, line 2 has no words"):

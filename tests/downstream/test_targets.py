@@ -164,6 +164,7 @@ def test_predicted_labels_agree_with_the_report(place: Path) -> None:
         if p >= labeler.threshold
     ]
     assert labeler.predict([]) == []
+    assert labeler.predict(iter(texts)) == predicted
 
 
 def test_predicted_numbers_agree_with_the_report(place: Path) -> None:
@@ -173,6 +174,10 @@ def test_predicted_numbers_agree_with_the_report(place: Path) -> None:
     rmse = results(place, "regression")["outcomes"][0]["scores"]["test"]["rmse"]
     assert np.sqrt((errors**2).mean()) == pytest.approx(rmse, rel=1e-3)
     assert regressor.predict([]).shape == (0,)
+    again = regressor.predict(text for _, text in NUMBER_TEST)  # any iterable
+    np.testing.assert_array_equal(again, predicted)
+    with pytest.raises(TypeError, match="text 2 of 2 is None; expected a string"):
+        regressor.predict(["a", None])  # type: ignore[list-item]
 
 
 def test_each_target_has_its_own_predictor(place: Path) -> None:
