@@ -125,4 +125,19 @@ def read_number_task(settings: Settings) -> NumberTask:
             f"all {len(numbers):,} training texts of {files['train'].source} have the number "
             f"{numbers[0]:g}; regression needs different numbers. Check the label column"
         )
+    _check_validation(splits["validation"], files)
     return NumberTask(files, splits)
+
+
+def _check_validation(split: Split, files: dict[str, TargetTexts[float]]) -> None:
+    """Reject a validation split of one number, for which R^2 is not defined."""
+    numbers, source = split.labels, files[split.file].source
+    if (numbers == numbers[0]).all():
+        what = "the only validation text" if len(numbers) == 1 else "each validation text"
+        remedy = "raise --validation-share, or pass --validation"
+        if split.file == "validation":
+            remedy = "add texts with other numbers"
+        raise CorpusError(
+            f"{what} of {source} has the number {numbers[0]:g}, but R^2, which chooses the epoch, "
+            f"needs different numbers; {remedy}"
+        )

@@ -180,6 +180,7 @@ def _document(
     for field, value in (("doc", name), ("genre", genre)):
         if value is not None and not isinstance(value, str):
             raise CorpusError(f"{place}: {field} is {value!r:.60}; expected a string")
+        checked_text(value or "", f"{place}: {field}")
     speakers = _speakers(record.get("speakers"), sentences, place)
     return Document(name, sentences, checked, genre, speakers, number)
 
@@ -191,9 +192,7 @@ def _sentences(value: Any, place: str) -> Sentences:
         )
     sentences = []
     for i, words in enumerate(value):
-        what = f"{place}: sentence {i}"
-        sentences.append(checked_words(words, what))
-        checked_text(" ".join(words), what)
+        sentences.append(checked_words(words, f"{place}: sentence {i}"))
     return tuple(sentences)
 
 
@@ -209,6 +208,7 @@ def _speakers(value: Any, sentences: Sentences, place: str) -> tuple[str, ...] |
     speakers = tuple(itertools.chain.from_iterable(value))
     if not all(isinstance(speaker, str) for speaker in speakers):
         raise CorpusError(f"{place}: a speaker is not a string")
+    checked_text("".join(speakers), f"{place}: a speaker")
     return speakers
 
 

@@ -1,7 +1,7 @@
 """Tagged sentences from CoNLL columns and CoNLL-U, plain or compressed.
 
 A line of a CoNLL file is a word and its columns, separated by tabs or spaces; a blank line ends a
-sentence, and lines that start with -DOCSTART- are skipped. Every error names the file and the line:
+sentence, and lines whose first column is -DOCSTART- are skipped. Every error names the file and the line:
 a line with fewer or more columns than the first one, an empty tag, and a tag that breaks the rules
 of BIO.
 
@@ -116,7 +116,7 @@ def _columns(path: Path, reading: TagReading) -> Iterator[TaggedSentence]:
     lines: list[int] = []
     table = _Columns(path, reading)
     for number, line in enumerate(LineReader(path).lines(), 1):
-        if not line.strip() or line.startswith(_DOCUMENT_START):
+        if not line.strip() or _is_document_start(line):
             if words:
                 yield TaggedSentence(tuple(words), tuple(tags), tuple(lines))
             words, tags, lines = [], [], []
@@ -127,6 +127,12 @@ def _columns(path: Path, reading: TagReading) -> Iterator[TaggedSentence]:
         lines.append(number)
     if words:
         yield TaggedSentence(tuple(words), tuple(tags), tuple(lines))
+
+
+def _is_document_start(line: str) -> bool:
+    """Return whether the first column is the marker of a document, and not only begins with it."""
+    first, *_ = line.split("\t" if "\t" in line else None, 1)
+    return first.strip() == _DOCUMENT_START
 
 
 class _Columns:

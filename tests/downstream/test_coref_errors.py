@@ -29,6 +29,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--test", {**GOOD, "clusters": [[[3, 2]]]}, r"line 2: the mention \[3, 2\] starts after"),
         ("--validation", {"sentences": [["a"]]}, "line 2 has no field 'clusters'"),
         ("--test", {**GOOD, "sentences": []}, "line 2: sentences is"),
+        ("--test", {**GOOD, "genre": "\ud800"}, "line 2: genre contains a NUL or an unpaired"),
+        ("--test", {**GOOD, "doc": "a\0"}, "line 2: doc contains a NUL or an unpaired surrogate"),
+        (
+            "--test",
+            {"sentences": [["a"]], "clusters": [], "speakers": [["\ud800"]]},
+            "line 2: a speaker contains a NUL or an unpaired surrogate",
+        ),
     ],
 )
 def test_rejects_bad_documents_before_the_bilm_reads(

@@ -139,6 +139,11 @@ def test_predict_command_reads_files_and_standard_input(
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert records[0]["spans"] == [{"type": "PER", "start": 4, "end": 16, "text": "First second"}]
     assert records[1]["words"][1] == {"word": "second", "start": 2, "end": 8, "tag": "B-LOC"}
+    (place / "breaks.jsonl").write_text('{"text": ["a"]}\n{"text": ["a\\tb", "c\\nd"]}\n', "utf-8")
+    breaks = [*common, str(place / "breaks.jsonl"), "--output", str(place / "breaks.tsv")]
+    with pytest.raises(CorpusError, match=r"jsonl, line 2: the word 'a\\tb' contains .*\.jsonl$"):
+        predict(breaks)
+    predict([*breaks, "--output", str(place / "new.jsonl")])
     with pytest.raises(ConfigError, match=r"must end in \.jsonl or \.tsv"):
         predict([*common, "-", "--output", str(place / "out.csv")])
     bad = {b"": "has no rows", b"a\n\nb": "line 2 is empty", b"\xff": "line 1 is"}

@@ -230,6 +230,20 @@ def test_predict_reads_standard_input(place: Path, target: str) -> None:
         ),
         ("multilabel", ["--train", "none.csv"], r"no text of .*none\.csv has a label"),
         ("regression", ["--train", "constant.csv"], r"constant\.csv have the number 3"),
+        (
+            "regression",
+            ["--train", "few.csv"],
+            r"the only validation text of few\.csv has the number \d, .* raise --validation-share",
+        ),
+        (
+            "regression",
+            ["--train", "few.csv", "--validation", "constant.csv"],
+            r"each validation text of constant\.csv has the number 3, .* add texts",
+        ),
+        *(
+            (target, ["--train-share", "1e-9"], "--train-share 1e-09 of 1.. training texts is one")
+            for target in ("multilabel", "regression")
+        ),
         ("multilabel", ["--train", "two.csv"], r"two\.csv has only one text for training"),
         ("multilabel", ["--target", "several"], "target.kind"),
     ],
@@ -241,6 +255,7 @@ def test_rejects_invalid_targets(
     write_csv(place / "unknown.csv", [("river", "a"), ("money|lake", "b")])
     write_csv(place / "none.csv", [("", "a"), ("", "b")])
     write_csv(place / "two.csv", [("river|money|sport", "a"), ("", "b")])
+    write_csv(place / "few.csv", [(str(i), f"a {'b' * i}") for i in range(9)])
     write_csv(place / "constant.csv", [("3", "a b"), ("3.0", "b"), ("3", "c")])
     with pytest.raises(BilmError, match=message):
         classify(flags(place, target, f"--output={place / 'mistake'}", *more))

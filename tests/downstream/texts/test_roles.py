@@ -32,6 +32,12 @@ def test_reads_one_example_per_predicate(tmp_path: Path) -> None:
         ({"tokens": ["a"]}, "line 2.* 'predicates'"),
         ({**GOOD, "tokens": []}, "line 2: tokens is .*not empty"),
         ({**GOOD, "tokens": ["a", " "]}, "line 2: tokens contains ' '"),
+        ({**GOOD, "tokens": ["a", "b\tc"]}, r"line 2: tokens contains 'b\\tc'; .* a tab"),
+        ({**GOOD, "tokens": ["a", "b\ud800"]}, "line 2: tokens contains a NUL or an unpaired"),
+        (
+            {**GOOD, "predicates": [{"index": 0, "tags": ["B-V", "B-\0"]}]},
+            "line 2: a tag of the predicate at 0 contains a NUL or an unpaired",
+        ),
         ({**GOOD, "tokens": "a b"}, "line 2: tokens is 'a b'"),
         ({**GOOD, "predicates": {}}, "line 2: predicates is {}"),
         (
