@@ -1,9 +1,9 @@
 """Tagged sentences from CoNLL columns and CoNLL-U, plain or compressed.
 
 A line of a CoNLL file is a word and its columns, separated by tabs or spaces; a blank line ends a
-sentence, and lines whose first column is -DOCSTART- are skipped. Every error names the file and the line:
-a line with fewer or more columns than the first one, an empty tag, and a tag that breaks the rules
-of BIO.
+sentence, and lines whose first column is -DOCSTART- are skipped. Every error names the file and the
+line: a line with fewer or more columns than the first one, an empty tag, and a tag that breaks the
+rules of BIO.
 
 Cost: one pass over the file; the words and tags are kept in memory. Does not import torch.
 """

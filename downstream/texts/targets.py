@@ -1,7 +1,8 @@
 """Targets of texts that are not one class: sets of labels, and numbers.
 
 The labels of a text are separated by a separator, or are a list of strings in JSON and Parquet
-files; a text may have no label. A number is decimal or in scientific notation. Errors name the file and the line.
+files; a text may have no label. A number is decimal or in scientific notation. Errors name the file
+and the line.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def test_error_exits_with_2(place: Path, tmp_path: Path) -> None:
     [
         (["--mix=trainable"], "model is missing"),
         (["--mix=none", "--no-characters"], "needs word vectors or characters"),
-        (["--mix=none", "--max-span-words=0"], "head.max_span_words"),
-        (["--mix=none", "--format=csv"], "data.format"),
+        (["--mix=none", "--max-span-words=0"], "--max-span-words is 0; it must be"),
+        (["--mix=none", "--format=csv"], '--format is "csv"; it must be'),
     ],
 )
 def test_rejects_invalid_settings(place: Path, more: list[str], message: str) -> None:

@@ -238,9 +238,13 @@ def test_error_exits_with_2(place: Path, tmp_path: Path) -> None:
         (["--mix=trainable"], "model is missing"),
         (["--mix=none", "--no-characters"], "needs word vectors or characters"),
         (["--mix=none", "--elmo-at=both"], "set it to 'input'"),
-        (["--mix=none", "--max-words=1"], "head.max_words"),
-        (["--mix=none", "--format=csv"], "data.format"),
-        (["--mix=none", "--tokenizer=none"], "data.tokenizer"),
+        (["--mix=none", "--max-words=1"], "--max-words is 1; it must be"),
+        (["--mix=none", "--format=csv"], '--format is "csv"; it must be'),
+        (["--mix=none", "--tokenizer=none"], '--tokenizer is "none"; it must be'),
+        (
+            ["--model=m", "--tokenizer=moses"],
+            "^--tokenizer has an effect only for runs without --m",
+        ),
     ],
 )
 def test_rejects_invalid_settings(place: Path, more: list[str], message: str) -> None:

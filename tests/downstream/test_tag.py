@@ -91,6 +91,8 @@ def test_needs_no_bilm_without_a_mix(place: Path) -> None:
     text = "the First  second sat"
     (tagged,) = Tagger.from_pretrained(place / "none").predict([text])
     assert [word.start for word in tagged.words] == [0, 4, 11, 18]
+    with pytest.raises(ConfigError, match="--model is m, but .*none has no biLM; remove it"):
+        Tagger.from_pretrained(place / "none", model="m")
 
 
 def test_tagger_gives_the_scores_of_the_report(place: Path) -> None:
@@ -113,7 +115,9 @@ def test_predicts_raw_text_with_offsets(place: Path) -> None:
     assert tagger.predict([]) == []
     assert tagger.predict(iter(texts)) == [one, two]
     words = [text.split() for text in texts]
-    assert tagger.predict_words(map(iter, words)) == [[w.tag for w in t.words] for t in (one, two)]
+    assert tagger.predict_words(map(iter, words)) == [
+        tuple(w.tag for w in tagged.words) for tagged in (one, two)
+    ]
     with pytest.raises(CorpusError, match="text 2 of 2 has no words"):
         tagger.predict(["a", " "])
     with pytest.raises(CorpusError, match=r"^a\.txt, line 2 has no words"):
@@ -283,7 +287,8 @@ def test_keeps_unknown_labels_as_errors(place: Path, tmp_path: Path) -> None:
         (["--mix=none", "--no-characters"], "needs word vectors or characters"),
         (["--mix=none", "--elmo-at=both"], "set it to 'input'"),
         (["--model=m", "--elmo-at=output"], "needs word vectors or characters"),
-        (["--mix=none", "--scheme=bioes"], "data.scheme"),
+        (["--mix=none", "--scheme=bioes"], '--scheme is "bioes"; it must be'),
+        (["--mix=none", "--encoder-dim=65536"], "the head needs at least .* reduce the widths"),
         (["--mix=none", "--device=nowhere"], "the device is 'nowhere'"),
     ],
 )
