@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, get_args
 
 from bilm.distributed.process import share_cores
 from bilm.errors import CheckpointError, ConfigError, run_command
+from bilm.files.strict_json import read_json
 from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
 from bilm.text.lines import LineReader
@@ -80,12 +81,19 @@ def _prepare(arguments: argparse.Namespace) -> Callable[[Places, str], str]:
         _check_output(arguments, (".jsonl",))
         return partial(records.resolve, head, _read_unlabelled(arguments))
     if (head / TAGGER_FILE).exists():
-        _check_output(arguments, (".jsonl", ".tsv"))
+        has_roles = _has_roles(head)
+        _check_output(arguments, (".jsonl",) if has_roles else (".jsonl", ".tsv"))
         return partial(records.tag, head, _read_unlabelled(arguments))
     _check_output(arguments, (".csv", ".jsonl"))
     if (head / PAIR_FILE).exists():
         return partial(records.classify_pairs, head, _read_pairs(arguments))
     return partial(_classify, head, read_texts(_open_input(arguments), _columns(arguments)))
+
+
+def _has_roles(head: Path) -> bool:
+    """Return whether a tagger labels roles; everything else in its description is checked later."""
+    tree = read_json(head / TAGGER_FILE, CheckpointError)
+    return isinstance(tree, dict) and tree.get("has_predicates") is True
 
 
 def _check_output(arguments: argparse.Namespace, suffixes: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bilm.errors import ConfigError, CorpusError
+from bilm.errors import CorpusError
 from downstream.texts.asked import AskedQuestion
 from downstream.texts.json_words import has_break
 from downstream.texts.unlabelled import UnlabelledText
@@ -101,8 +101,6 @@ def tag(directory: Path, texts: Sequence[UnlabelledText], places: Places, suffix
         for one in texts:
             _check_cells(one.words or (), one.place)
     if TaggerDescription.read(directory).has_predicates:
-        if suffix != ".jsonl":
-            raise ConfigError(f"--output ends in {suffix}; for semantic roles use .jsonl")
         frames = RoleLabeler.open(directory, places).predict(contents, names=names)
         records: list[dict[str, Any]] = [
             {"text": one.text, "frames": [asdict(frame) for frame in found]}

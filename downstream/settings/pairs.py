@@ -112,8 +112,8 @@ class PairSettings(WordTaskSettings):
     def _check_tokenizer(self) -> Self:
         if self.model is None and not self.data.tokenized:
             raise ValueError(
-                "model is missing, whose tokenizer splits the texts; set it, or set data.tokenized if "
-                "the words of all texts are separated by spaces"
+                "model is missing, whose tokenizer splits the texts; set it, or set data.tokenized "
+                "if the words of all texts are separated by spaces"
             )
         return self
 

@@ -62,8 +62,8 @@ class WordTaskSettings(TaskSettings):
             )
         if head.elmo_at == "output" and head.vectors is None and not head.characters:
             raise ValueError(
-                "head.elmo_at is 'output', which needs word vectors or characters at the input; set "
-                "head.vectors or head.characters"
+                "head.elmo_at is 'output', which needs word vectors or characters at the input; "
+                "set head.vectors or head.characters"
             )
         return self
 

@@ -19,6 +19,7 @@ from bilm.errors import CorpusError
 from bilm.text.lines import LineReader
 from bilm.text.records import read_rows
 from bilm.text.tables import checked_text
+from downstream.texts.counts import counted
 from downstream.texts.json_words import checked_index, checked_words
 from downstream.texts.tag_sequences import find_bad_tag
 from downstream.texts.tagged import TaggedExample, TaggedFile
@@ -62,8 +63,8 @@ def _predicates(
             raise CorpusError(f"{place}: the tags of a predicate are not a list of strings")
         if len(tags) != len(words):
             raise CorpusError(
-                f"{place}: the predicate at {index} has {len(tags)} tags, but there are "
-                f"{len(words)} words; there must be one tag per word"
+                f"{place}: the predicate at {index} has {counted(len(tags), 'tag')} for "
+                f"{counted(len(words), 'word')}; there must be one tag per word"
             )
         what = f"{place}: the predicate at {index}"
         checked_text("".join(tags), f"{place}: a tag of the predicate at {index}")

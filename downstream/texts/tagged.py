@@ -18,6 +18,7 @@ from typing import Literal
 from bilm.errors import ConfigError, CorpusError
 from bilm.text.lines import LineReader
 from downstream.texts.conllu import COLUMNS, NAMES, TaggedSentence, read_conllu
+from downstream.texts.counts import counted
 from downstream.texts.tag_sequences import Scheme, bio_from_iob1, find_bad_tag
 
 TagFormat = Literal["columns", "conllu"]
@@ -173,7 +174,7 @@ class _Columns:
                 f"separated by {separator}; use the same separator in all lines"
             )
         return CorpusError(
-            f"{place} has {_count(count)} separated by {separator}; the first line has "
+            f"{place} has {counted(count, 'column')} separated by {separator}; the first line has "
             f"{self._num_columns}. Correct the line"
         )
 
@@ -186,16 +187,18 @@ class _Columns:
         for flag, value in (("--word-column", self._word + 1), ("--tag-column", int(column))):
             if not 1 <= value <= self._num_columns:
                 raise CorpusError(
-                    f"{self._path}, line {number} has {_count(self._num_columns)}, but {flag} is "
+                    f"{self._path}, line {number} has {counted(self._num_columns, 'column')}, but "
+                    f"{flag} is "
                     f"{value}; use a number from 1 to {self._num_columns}"
                 )
+        if self._num_columns == 1 and self._tag_column is None:
+            raise CorpusError(
+                f"{self._path}, line {number} has one column; expected a word and its tag, "
+                "separated by a tab or a space"
+            )
         if self._word + 1 == int(column):
             raise ConfigError(
                 f"{self._path}: the words and the tags are both in column {column}; set "
                 "--word-column or --tag-column"
             )
         return int(column) - 1
-
-
-def _count(num_columns: int) -> str:
-    return "1 column" if num_columns == 1 else f"{num_columns} columns"

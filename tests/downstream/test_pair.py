@@ -215,7 +215,7 @@ def test_predict_command_reads_files_and_standard_input(
     with pytest.raises(ConfigError, match=r"must end in \.csv or \.jsonl"):
         predict([*common, "-", "--output", str(place / "out.tsv")])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\nc\n")))
-    with pytest.raises(CorpusError, match="standard input, line 2 has 1 columns"):
+    with pytest.raises(CorpusError, match="standard input, line 2 has 1 column;"):
         predict([*common, "-", "--output", "-"])
     with pytest.raises(CorpusError, match=r"in\.tsv has no column 'sentence1'"):
         predict([*common, str(place / "in.tsv"), "--output", "-"])

@@ -70,6 +70,9 @@ def test_predict_command_reads_standard_input(
     arguments = ["--head", str(place / "report"), "--input", "-", "--output", "-"]
     predict([*arguments, "--format", "jsonl"])
     assert json.loads(capsys.readouterr().out) == record
+    for name in ("a.tsv", "a.csv"):
+        with pytest.raises(ConfigError, match=r"a\..sv; its name must end in \.jsonl$"):
+            predict([*arguments[:-1], str(place / name)])
     with pytest.raises(ConfigError, match="standard input cannot be read as parquet"):
         predict([*arguments, "--format", "parquet"])
 

@@ -46,7 +46,10 @@ def test_reads_one_example_per_predicate(tmp_path: Path) -> None:
         ),
         ({**GOOD, "predicates": [{"index": True, "tags": []}]}, "line 2: the index .* is True"),
         ({**GOOD, "predicates": [{"index": 0}]}, "line 2: the tags of a predicate are not a list"),
-        ({**GOOD, "predicates": [{"index": 0, "tags": ["O"]}]}, "line 2: .* has 1 tags, but .* 2"),
+        (
+            {**GOOD, "predicates": [{"index": 0, "tags": ["O"]}]},
+            "line 2: .* has 1 tag for 2 words",
+        ),
         (
             {**GOOD, "predicates": [{"index": 0, "tags": ["O", "I-V"]}]},
             "line 2: the predicate at 0: the tag 'I-V' follows 'O'.* or I-V. Correct it$",

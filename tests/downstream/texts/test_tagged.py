@@ -85,6 +85,7 @@ def test_reads_conllu(tmp_path: Path) -> None:
         ("\n\n-DOCSTART- O\n", TagReading(), "has no sentences"),
         ("a O\n", TagReading(tag_column="3"), "line 1 has 2 columns, but --tag-column is 3"),
         ("a O\n", TagReading(word_column=2), "are both in column 2"),
+        ("\na\n", TagReading(), "line 2 has one column; expected a word and its tag"),
         ("a O\n", TagReading(tag_column="upos"), "must be a number from 1"),
         ("1\ta\n", TagReading(file_format="conllu"), "line 1 has 2 columns .*; CoNLL-U has 10"),
         (
