@@ -12,6 +12,7 @@ import torch
 from downstream.features.texts_to_layers import pool_words, stream_words, tokenize
 from downstream.heads.text_model import TextNetwork
 from downstream.predictors.inputs import listed
+from downstream.predictors.predictor import AnyText, checked_content
 from downstream.predictors.texts import Layers, TextPredictor
 from downstream.settings.progress import Progress
 from downstream.training.fit import predict_probabilities
@@ -57,13 +58,19 @@ class TextClassifier(TextPredictor):
         parts = list(self._decoded(texts, Progress("classifying", progress)))
         return np.concatenate(parts) if parts else np.empty((0, len(self.classes)), np.float32)
 
-    def explain(self, texts: Iterable[str], effects: bool = False) -> list[ExplainedText]:
+    def explain(self, texts: Iterable[AnyText], effects: bool = False) -> list[ExplainedText]:
         """Classify texts, and return how much each word matters.
+
+        A text that is a list of words is not tokenized.
 
         `effects` computes the effect of each word of texts with 2 to `MAX_EFFECT_WORDS` words: the
         head reads the text once without each of its words, whose vectors in context do not change.
         """
-        words = tokenize(self._embedder.pretrained, listed(texts, "text"), self.description.reading)
+        given = listed(texts, "text")
+        contents = [
+            checked_content(text, f"text {i + 1} of {len(given)}") for i, text in enumerate(given)
+        ]
+        words = tokenize(self._embedder.pretrained, contents, self.description.reading)
         layers = list(self._layers(words))
         probabilities = self._outputs(words, layers)
         explained = []

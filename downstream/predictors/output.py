@@ -1,7 +1,7 @@
 """The output of `downstream.predict`: a file, or standard output.
 
-A file is replaced only on request, and never if it is the input. Standard output is UTF-8 whatever
-the locale is.
+A file is replaced only on request, and never if it is the input. Standard output is UTF-8 in
+every locale.
 """
 
 from __future__ import annotations

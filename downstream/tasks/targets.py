@@ -136,9 +136,13 @@ def read_number_task(settings: Settings) -> NumberTask:
     splits = make_splits(files, rows, np.zeros(len(rows["train"]), dtype=np.int64), settings)
     numbers = splits["train"].labels
     if (numbers == numbers[0]).all():
+        source = files["train"].source
+        what = f"all {len(numbers):,} training texts of {source} have"
+        if len(numbers) == 1:
+            what = f"the only training text of {source} has"
         raise CorpusError(
-            f"all {len(numbers):,} training texts of {files['train'].source} have the number "
-            f"{numbers[0]:g}; regression needs different numbers. Check the label column"
+            f"{what} the number {numbers[0]:g}; regression needs different numbers. Check the "
+            "label column"
         )
     _check_validation(splits["validation"], files)
     return NumberTask(files, splits)

@@ -76,7 +76,8 @@ def _number(value: Any, place: str) -> float:
             number = math.nan
     if not abs(number) < _MAX_NUMBER:
         raise CorpusError(
-            f"{place}: the label is {value!r:.60}; expected a number between -{_MAX_NUMBER:g} and "
-            f"{_MAX_NUMBER:g}"
+            f"{place}: the label is {value!r:.60}; expected a number such as 2.5 or -1e-3, in "
+            "ASCII "
+            f"digits, between -{_MAX_NUMBER:g} and {_MAX_NUMBER:g}"
         )
     return number

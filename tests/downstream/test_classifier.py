@@ -116,6 +116,8 @@ def test_probabilities_do_not_depend_on_the_batch(place: Path) -> None:
         classifier.predict(["a", " "])
     with pytest.raises(TypeError, match=r"pass \[text\]"):
         classifier.predict("a text")
+    with pytest.raises(TypeError, match="text 1 of 1 is None; expected a text, or a list of its w"):
+        classifier.explain([None])  # type: ignore[list-item]
 
 
 def test_predict_writes_both_formats(place: Path) -> None:

@@ -281,7 +281,7 @@ def test_keeps_unknown_labels_as_errors(place: Path, tmp_path: Path) -> None:
         (["--model=m", "--elmo-at=output"], "needs word vectors or characters"),
         (["--model=m", "--first-column=label"], "they must be different"),
         (["--model=m", "--device=nowhere"], "the device is 'nowhere'"),
-        (["--model=m", "--elmo-at=middle"], "elmo_at"),
+        (["--model=m", "--elmo-at=middle"], '--elmo-at is "middle"'),
     ],
 )
 def test_rejects_invalid_settings(place: Path, more: list[str], message: str) -> None:

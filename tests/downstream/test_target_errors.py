@@ -27,7 +27,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("regression", ["--train", "labels_train.csv"], r"labels_train\.csv, line \d+: the label"),
         ("multilabel", ["--label-separator", ""], '--label-separator is ""; string should'),
         ("multilabel", ["--threshold", "1"], "--threshold is 1.0; it must be above 0 and below 1"),
-        ("regression", ["--threshold", "0.3"], "--threshold has an effect only for --target mul"),
+        ("regression", ["--threshold", "0.3"], "--threshold is for --target multilabel, but the t"),
         (
             "multilabel",
             ["--test", "unknown.csv"],
@@ -35,6 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         ("multilabel", ["--train", "none.csv"], r"no text of .*none\.csv has a label"),
         ("regression", ["--train", "constant.csv"], r"constant\.csv have the number 3"),
+        ("regression", ["--train", "pair.csv"], r"only training text of pair\.csv has the number"),
         (
             "regression",
             ["--train", "few.csv"],
@@ -60,6 +61,7 @@ def test_rejects_invalid_targets(
     write_csv(place / "unknown.csv", [("river", "a"), ("money|lake", "b")])
     write_csv(place / "none.csv", [("", "a"), ("", "b")])
     write_csv(place / "two.csv", [("river|money|sport", "a"), ("", "b")])
+    write_csv(place / "pair.csv", [("1", "a"), ("2", "b")])
     write_csv(place / "few.csv", [(str(i), f"a {'b' * i}") for i in range(9)])
     write_csv(place / "constant.csv", [("3", "a b"), ("3.0", "b"), ("3", "c")])
     with pytest.raises(BilmError, match=message):

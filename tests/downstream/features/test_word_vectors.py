@@ -68,7 +68,7 @@ def test_reports_words_that_occur_again(tmp_path: Path, caplog: pytest.LogCaptur
 
 
 def test_numbers_are_rounded_to_float32_once(tmp_path: Path) -> None:
-    numbers = [repr(x) for x in np.random.default_rng(0).normal(size=1000)]
+    numbers = [repr(x) for x in np.random.default_rng(0).normal(size=1000).tolist()]
     vectors = WordVectors.read(write(tmp_path / "v.txt", f"cat {' '.join(numbers)}\n"))
     np.testing.assert_array_equal(vectors.table[0], np.array(numbers, dtype=np.float32))
 
