@@ -98,7 +98,7 @@ def _named(section: type[BaseModel], error: Any, names: Mapping[str, str]) -> st
         for setting in sorted(names, key=len, reverse=True):
             pattern = re.escape(setting) if "." in setting else f"^{re.escape(setting)}(?= is )"
             reason = re.sub(rf"(?<![\w.-]){pattern}(?!\w)", names[setting], reason)
-        return reason
+        return reason if reason != str(error["ctx"]["error"]) or reason[:2] == "--" else None
     if known is None:
         return None
     name = names[known]

@@ -114,17 +114,19 @@ def test_reports_all_missing_settings_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("text", "flags", "message"),
     [
-        (["--seeds", "0"], "^--seeds is 0; it must be greater than or equal to 1$"),
-        ([], r"task.json: 1 error\n  train.epochs: input should be greater than or equal to 1"),
+        ("{}", ["--seeds", "0"], "^--seeds is 0; it must be greater than or equal to 1$"),
+        ('{"train": {"epochs": 0}}', [], r"task.json: 1 error\n  train.epochs: input should be g"),
+        ('{"mix": {"kinds": ["none"]}}', [], r"task.json: 1 error\n  mix.kinds contains 'none'"),
+        ("{}", ["--mix", "none"], "^--mix contains 'none', which needs .*; set head.vectors$"),
     ],
 )
 def test_names_the_settings_of_a_file_by_their_path(
-    tmp_path: Path, flags: list[str], message: str
+    tmp_path: Path, text: str, flags: list[str], message: str
 ) -> None:
     path = tmp_path / "task.json"
-    path.write_text("{}" if flags else '{"train": {"epochs": 0}}', encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
         settings("--config", str(path), *NEEDED, *flags)
 
