@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,8 @@ import torch
 
 from downstream.features.texts_to_layers import pool_words, stream_words, tokenize
 from downstream.heads.text_model import TextNetwork
+from downstream.predictors.inputs import listed
+from downstream.predictors.predictor import AnyText, checked_content
 from downstream.predictors.texts import Layers, TextPredictor
 from downstream.settings.progress import Progress
 from downstream.training.fit import predict_probabilities
@@ -42,12 +44,12 @@ class TextClassifier(TextPredictor):
         """The names of the classes."""
         return self.description.classes
 
-    def predict(self, texts: Sequence[str]) -> list[str]:
+    def predict(self, texts: Iterable[str]) -> list[str]:
         """Return the most probable class of each text."""
         return [self.classes[i] for i in self.predict_proba(texts).argmax(axis=1)]
 
     def predict_proba(
-        self, texts: Sequence[str], progress: bool | None = False
+        self, texts: Iterable[str], progress: bool | None = False
     ) -> npt.NDArray[np.float32]:
         """Return the probability of each class (texts, classes), in the order of `classes`.
 
@@ -56,13 +58,19 @@ class TextClassifier(TextPredictor):
         parts = list(self._decoded(texts, Progress("classifying", progress)))
         return np.concatenate(parts) if parts else np.empty((0, len(self.classes)), np.float32)
 
-    def explain(self, texts: Sequence[str], effects: bool = False) -> list[ExplainedText]:
+    def explain(self, texts: Iterable[AnyText], effects: bool = False) -> list[ExplainedText]:
         """Classify texts, and return how much each word matters.
+
+        A text that is a list of words is not tokenized.
 
         `effects` computes the effect of each word of texts with 2 to `MAX_EFFECT_WORDS` words: the
         head reads the text once without each of its words, whose vectors in context do not change.
         """
-        words = tokenize(self._embedder.pretrained, texts, self.description.reading)
+        given = listed(texts, "text")
+        contents = [
+            checked_content(text, f"text {i + 1} of {len(given)}") for i, text in enumerate(given)
+        ]
+        words = tokenize(self._embedder.pretrained, contents, self.description.reading)
         layers = list(self._layers(words))
         probabilities = self._outputs(words, layers)
         explained = []

@@ -15,7 +15,8 @@ input:
 Words, spans, answers and mentions have character offsets. `--input -` reads standard input until
 its end: one text per line (for pairs, two texts separated by a tab; for questions, a JSON object),
 or with `--format`, the content of a file of that format. `--output -` writes .jsonl to standard
-output.
+output, in UTF-8. An existing output is replaced only with `--overwrite`, and never if it is the
+input.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from bilm.distributed.process import share_cores
-from bilm.errors import CheckpointError, ConfigError, OutputError, run_command
-from bilm.files.writing import atomic_file, disk_full_message, is_disk_full
+from bilm.errors import CheckpointError, ConfigError, run_command
+from bilm.files.strict_json import read_json
 from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
 from bilm.text.lines import LineReader
 from downstream.predictors import records
-from downstream.reports.pages import check_writable
+from downstream.predictors.head_files import CLASSES
+from downstream.predictors.output import STANDARD, check_output, write_output
 from downstream.settings.coreference import COREF_FILE
 from downstream.settings.flags import names
 from downstream.settings.pairs import FIRST_COLUMN, PAIR_FILE, SECOND_COLUMN
-from downstream.settings.sections import CLASSIFIER_FILE, Format
+from downstream.settings.sections import Format
 from downstream.settings.spans import ANSWERER_FILE
 from downstream.settings.tagging import TAGGER_FILE
 from downstream.texts.asked import AskedQuestion, read_asked
@@ -48,10 +50,6 @@ from downstream.texts.unlabelled import StandardInput, UnlabelledText, read_unla
 
 if TYPE_CHECKING:
     from downstream.predictors.loading import Places
-
-STANDARD = Path("-")  # standard input or output
-
-_HEAD_FILES = (CLASSIFIER_FILE, PAIR_FILE, TAGGER_FILE, ANSWERER_FILE, COREF_FILE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,41 +62,42 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     places = Places(arguments.model, arguments.vectors, arguments.device, arguments.precision)
     suffix = ".jsonl" if arguments.output == STANDARD else arguments.output.suffix
-    _write(arguments.output, predict(places, suffix))
+    write_output(arguments.output, predict(places, suffix))
     return 0
 
 
 def _prepare(arguments: argparse.Namespace) -> Callable[[Places, str], str]:
     """Check the output, read the input, and return the function that predicts."""
-    head, output = arguments.head, arguments.output
-    if not any((head / name).exists() for name in _HEAD_FILES):
+    head = arguments.head
+    if not any((head / name).exists() for name in CLASSES):
         raise CheckpointError(
             f"{head} is not a trained head: it does not exist, or has none of "
-            f"{', '.join(_HEAD_FILES)}. Pass the output directory of a command that trains heads"
+            f"{', '.join(CLASSES)}. Pass the output directory of a command that trains heads"
         )
     if (head / ANSWERER_FILE).exists():
-        _check_output(output, (".jsonl",))
+        _check_output(arguments, (".jsonl",))
         return partial(records.answer, head, _read_questions(arguments))
     if (head / COREF_FILE).exists():
-        _check_output(output, (".jsonl",))
+        _check_output(arguments, (".jsonl",))
         return partial(records.resolve, head, _read_unlabelled(arguments))
     if (head / TAGGER_FILE).exists():
-        _check_output(output, (".jsonl", ".tsv"))
+        has_roles = _has_roles(head)
+        _check_output(arguments, (".jsonl",) if has_roles else (".jsonl", ".tsv"))
         return partial(records.tag, head, _read_unlabelled(arguments))
-    _check_output(output, (".csv", ".jsonl"))
+    _check_output(arguments, (".csv", ".jsonl"))
     if (head / PAIR_FILE).exists():
         return partial(records.classify_pairs, head, _read_pairs(arguments))
     return partial(_classify, head, read_texts(_open_input(arguments), _columns(arguments)))
 
 
-def _check_output(output: Path, suffixes: tuple[str, ...]) -> None:
-    if output == STANDARD:
-        return
-    if output.suffix not in suffixes:
-        raise ConfigError(f"--output is {output}; its name must end in {' or '.join(suffixes)}")
-    if output.is_dir():
-        raise ConfigError(f"--output is {output}, a directory; pass a file path")
-    check_writable(output)
+def _has_roles(head: Path) -> bool:
+    """Return whether a tagger labels roles; everything else in its description is checked later."""
+    tree = read_json(head / TAGGER_FILE, CheckpointError)
+    return isinstance(tree, dict) and tree.get("has_predicates") is True
+
+
+def _check_output(arguments: argparse.Namespace, suffixes: tuple[str, ...]) -> None:
+    check_output(arguments.output, suffixes, arguments.input, arguments.overwrite)
 
 
 def _open_input(arguments: argparse.Namespace) -> LineReader:
@@ -177,6 +176,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         help="file of predictions: .csv (classifiers), .tsv (taggers) or .jsonl, or - for standard "
         "output",
     )
+    add("--overwrite", action="store_true", help="replace an existing output")
     _add_columns(parser)
     add("--model", type=Path, help="path of the biLM (default: the recorded one)")
     add("--vectors", type=Path, help="path of the word vectors (default: the recorded one)")
@@ -213,19 +213,6 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="whether the input has a header (default: if a column is given by name)",
     )
-
-
-def _write(path: Path, text: str) -> None:
-    if path == STANDARD:
-        sys.stdout.write(text)
-        return
-    try:
-        with atomic_file(path) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="")
-    except OSError as e:
-        if not is_disk_full(e):
-            raise
-        raise OutputError(disk_full_message(path, len(text.encode()))) from None
 
 
 if __name__ == "__main__":

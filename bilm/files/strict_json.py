@@ -77,7 +77,8 @@ def parse_json(text: str, source: str, error: type[BilmError]) -> Any:
         )
         after = f", after the key {keys[-1]!r}" if keys else ""
         raise error(
-            f"{source} is not valid JSON: {e.msg} at line {e.lineno}, column {e.colno}{after}"
+            f"{source} is not valid JSON: {e.msg.removesuffix(' at')} at line {e.lineno}, column "
+            f"{e.colno}{after}"
         ) from None
     except RecursionError:
         raise error(f"{source} is nested too deeply") from None

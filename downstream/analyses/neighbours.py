@@ -31,6 +31,7 @@ from downstream.analyses.occurrences import (
 )
 from downstream.reports.pages import Page, check_free, layer_name, new_figure, write_page
 from downstream.settings.flags import model_parser, names, set_up_analysis
+from downstream.texts.counts import counted
 
 if TYPE_CHECKING:
     from bilm.embedding.embedder import Embedder
@@ -155,8 +156,8 @@ def neighbours(options: NeighbourOptions) -> NeighbourResult:
         queries += matches
     if len(occurrences) < 2:
         raise CorpusError(
-            f"{options.text} has {len(occurrences)} sentence(s) with the word {options.word!r}; "
-            "at least two are needed"
+            f"{options.text} has {counted(len(occurrences), 'sentence')} with the word "
+            f"{options.word!r}; at least two are needed"
         )
     if not queries:
         step = max(1, len(occurrences) // options.queries)

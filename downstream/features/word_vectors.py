@@ -1,14 +1,15 @@
 """Read word vectors in GloVe's text format: one word and its numbers per line.
 
 A word is looked up as written, then in lower case; a word that is missing in both forms gets the
-mean of all vectors of the file, or zeros. A first line of two integers (word2vec's text format) is
-skipped.
+mean of all vectors of the file, or zeros. A word that occurs again is reported in the log. A first
+line of two integers (word2vec's text format) is skipped.
 
 Cost: the file is read once, line by line; only the vectors of requested words are kept.
 """
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +22,13 @@ import numpy.typing as npt
 from bilm.errors import CorpusError
 from bilm.files.reading import sha256_of
 from bilm.text.lines import LineReader
+from downstream.texts.counts import counted
+
+logger = logging.getLogger(__name__)
 
 Table = npt.NDArray[np.float32]
 
+_MAX_NUMBER = 1e18  # its square is a float32 number, also if some are added
 _MAX_LINE_BYTES = 1 << 20
 
 _NO_VECTORS = "{} has no vectors; expected one word and its numbers per line"
@@ -50,6 +55,7 @@ class WordVectors:
         kept = array("f")  # grows in place, so a large table is in memory only once
         total: npt.NDArray[np.float64] | None = None
         count = 0
+        repeated: list[tuple[int, str]] = []
         for number, line in enumerate(_lines(path), 1):
             word, rest = _split(line, None if total is None else len(total))
             if number == 1 and _is_header(word, rest):
@@ -64,9 +70,12 @@ class WordVectors:
                 )
             total += vector
             count += 1
-            if word not in rows and (wanted is None or word in wanted):
+            if word in rows:
+                repeated.append((number, word))
+            elif wanted is None or word in wanted:
                 rows[word] = len(rows)
                 kept.frombytes(vector.tobytes())
+        _report(repeated, path)
         if total is None:
             raise CorpusError(_NO_VECTORS.format(path))
         table = np.asarray(kept, dtype=np.float32).reshape(len(rows), len(total))
@@ -125,12 +134,30 @@ def _split(line: str, dim: int | None) -> tuple[str, str]:
 
 def _parse(text: str, path: Path, number: int) -> Table:
     try:
-        vector = np.array(text.split(), dtype=np.float32)
+        vector = np.array(text.split(), dtype=np.float64)
     except ValueError:
-        vector = np.empty(0, dtype=np.float32)
+        vector = np.empty(0)
     if not len(vector) or not np.isfinite(vector).all():
         raise CorpusError(
             f"{path}, line {number} is not a word and its numbers, separated by spaces: "
             f"{text[:60]!r}"
         )
-    return vector
+    if (np.abs(vector) > _MAX_NUMBER).any():
+        raise CorpusError(
+            f"{path}, line {number} has the number {vector[np.abs(vector).argmax()]:g}; expected "
+            f"numbers between -{_MAX_NUMBER:g} and {_MAX_NUMBER:g}. Scale the vectors"
+        )
+    return vector.astype(np.float32)
+
+
+def _report(repeated: Sequence[tuple[int, str]], path: Path | str) -> None:
+    """Log the first word that occurs again, if there is one."""
+    if repeated:
+        number, word = repeated[0]
+        logger.warning(
+            "%s, line %d: the word %r occurs again; its first vector is used (%s in total)",
+            path,
+            number,
+            word,
+            counted(len(repeated), "such line"),
+        )

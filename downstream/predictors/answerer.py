@@ -7,12 +7,11 @@ same context share its representations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bilm.embedding.sentence_batches import windows
-from bilm.errors import CorpusError
 from bilm.text.tokenizers import require_tokenizer
 from downstream.features.span_sources import SpanQuestion, SpanSource, SpanTargets, make_examples
 from downstream.heads.answerer import (
@@ -20,7 +19,9 @@ from downstream.heads.answerer import (
     SpanPrediction,
     best_predictions,
 )
+from downstream.predictors.inputs import checked_pairs
 from downstream.predictors.predictor import WINDOW_WORDS, WordPredictor
+from downstream.settings.spans import ANSWERER_FILE
 from downstream.tasks.spans import plain_tokenizer
 from downstream.texts.passage_words import PassageWords, Split, question_words, tokenize_passage
 from downstream.training.fit import predict
@@ -51,34 +52,31 @@ class _Asked:
 class QuestionAnswerer(WordPredictor[AnswererDescription]):
     """Finds the answer to a question in a context."""
 
+    _file = ANSWERER_FILE
+
     @classmethod
     def _read_description(cls, directory: Path) -> AnswererDescription:
         return AnswererDescription.read(directory)
 
-    def predict(self, pairs: Sequence[tuple[str, str]]) -> list[Answer]:
+    def predict(self, pairs: Iterable[tuple[str, str]]) -> list[Answer]:
         """Return the answer to each pair of a question and its context.
 
         Memory is bounded by a number of words, apart from the words of all texts.
         """
         answers: dict[int, Answer] = {}
-        for window in windows(self._tokenize(pairs), WINDOW_WORDS):
+        asked_pairs = checked_pairs(pairs, ("question", "context"))
+        for window in windows(self._tokenize(asked_pairs), WINDOW_WORDS):
             passages = [asked.passage for asked in window for _ in asked.places]
             places = [place for asked in window for place in asked.places]
             for place, passage, found in zip(places, passages, self._find(window), strict=True):
                 start, end = passage.range_of(found.span)
                 answers[place] = Answer(passage.text[start:end], start, end, found.probability)
-        return [answers[i] for i in range(len(pairs))]
+        return [answers[i] for i in range(len(asked_pairs))]
 
     def _tokenize(self, pairs: Sequence[tuple[str, str]]) -> list[_Asked]:
         split, asked = self._split(), dict[str, _Asked]()
-        for i, pair in enumerate(pairs):
-            if isinstance(pair, str) or len(pair) != 2:
-                raise TypeError("predict takes a list of pairs: [(question, context), ...]")
-            question, context = pair
+        for i, (question, context) in enumerate(pairs):
             what = f"pair {i + 1} of {len(pairs)}: the"
-            for name, text in (("question", question), ("context", context)):
-                if not text.strip():
-                    raise CorpusError(f"{what} {name} is empty; remove the pair")
             if context not in asked:
                 passage = tokenize_passage(context, split, f"{what} context")
                 asked[context] = _Asked(passage, [], [])

@@ -12,10 +12,10 @@ memory does not grow with the length of a document, except for its words and clu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bilm.embedding.sentence_batches import windows
 from bilm.errors import CorpusError
@@ -30,13 +30,21 @@ from downstream.features.document_source import (
     windows_of,
 )
 from downstream.heads.coreference import CorefDescription
+from downstream.predictors.inputs import (
+    check_count,
+    checked_document,
+    checked_string,
+    listed,
+)
 from downstream.predictors.predictor import (
     WINDOW_WORDS,
     AnyText,
     SplitText,
     WordPredictor,
+    checked_content,
     name_of,
 )
+from downstream.settings.coreference import COREF_FILE
 from downstream.texts.clusters import Clusters
 from downstream.texts.offsets import Range, range_of_words
 from downstream.texts.passage_words import PassageWords
@@ -81,12 +89,14 @@ class _Item(NamedTuple):
 class CoreferenceResolver(WordPredictor[CorefDescription]):
     """A coreference resolver of raw documents."""
 
+    _file = COREF_FILE
+
     @classmethod
     def _read_description(cls, directory: Path) -> CorefDescription:
         return CorefDescription.read(directory)
 
     def predict(
-        self, texts: Sequence[AnyText], *, names: Sequence[str] | None = None
+        self, texts: Iterable[AnyText], *, names: Sequence[str] | None = None
     ) -> list[ResolvedText]:
         """Return the clusters of each document, with character offsets.
 
@@ -96,20 +106,20 @@ class CoreferenceResolver(WordPredictor[CorefDescription]):
                 offsets are those in the words separated by spaces.
             names: the names of the documents in errors, such as their files and lines.
         """
-        if isinstance(texts, str):
-            raise TypeError("predict takes a list of documents; for one document, pass [text]")
-        documents = [self._split(text) for text in texts]
-        for i, document in enumerate(documents):
-            if not document.sentences:
-                name = name_of(names, "document", i, len(texts))
+        given = listed(texts, "document")
+        documents = []
+        for i, text in enumerate(given):
+            name = name_of(names, "document", i, len(given))
+            documents.append(self._split(checked_content(text, name)))
+            if not documents[-1].sentences:
                 raise CorpusError(f"{name} has no words; remove it")
-        predicted = self.predict_words([document.sentences for document in documents])
+        predicted = self._clusters([_Item(d.sentences, None, None) for d in documents])
         return [
             _resolved(document, clusters)
             for document, clusters in zip(documents, predicted, strict=True)
         ]
 
-    def _split(self, content: AnyText) -> _Split:
+    def _split(self, content: str | list[str]) -> _Split:
         """Split a document into sentences and words; sentences without words are left out."""
         if not isinstance(content, str):
             words = SplitText.of(content, str.split)
@@ -128,10 +138,10 @@ class CoreferenceResolver(WordPredictor[CorefDescription]):
 
     def predict_words(
         self,
-        documents: Sequence[Words],
+        documents: Iterable[Iterable[Iterable[str]]],
         *,
-        genres: Sequence[str | None] | None = None,
-        speakers: Sequence[Sequence[str] | None] | None = None,
+        genres: Iterable[str | None] | None = None,
+        speakers: Iterable[Iterable[str] | None] | None = None,
     ) -> list[Clusters]:
         """Return the clusters of tokenized documents, each a list of sentences.
 
@@ -142,23 +152,15 @@ class CoreferenceResolver(WordPredictor[CorefDescription]):
             genres: the genre of each document; one that was not in the training file is unknown.
             speakers: the speaker of each word of each document.
         """
-        for i, sentences in enumerate(documents):
-            if not sentences or any(isinstance(s, str) or not s for s in sentences):
-                raise CorpusError(
-                    f"document {i + 1} of {len(documents)} is not a list of sentences, which are "
-                    "lists of words that are not empty"
-                )
-        unknown = [None] * len(documents)
-        parts = (documents, genres or unknown, speakers or unknown)
-        items = [_Item(*item) for item in zip(*parts, strict=True)]
-        for i, item in enumerate(items):
-            num_words = sum(map(len, item.sentences))
-            if item.speakers is not None and len(item.speakers) != num_words:
-                raise CorpusError(
-                    f"document {i + 1} of {len(items)} has {num_words} words and "
-                    f"{len(item.speakers)} speakers; there must be one speaker per word"
-                )
-        return self._clusters(items)
+        given = listed(documents, "document")
+        names = [f"document {i + 1} of {len(given)}" for i in range(len(given))]
+        unknown = [None] * len(given)
+        genres = unknown if genres is None else listed(genres, "genre")
+        check_count(genres, "genres", len(given), "documents")
+        speakers = unknown if speakers is None else listed(speakers, "list of speaker")
+        check_count(speakers, "lists of speakers", len(given), "documents")
+        parts = zip(given, genres, speakers, names, strict=True)
+        return self._clusters([_checked_item(*part) for part in parts])
 
     def _clusters(self, items: Sequence[_Item]) -> list[Clusters]:
         """Return the clusters of each document; some of their windows are in memory at a time."""
@@ -184,6 +186,23 @@ class CoreferenceResolver(WordPredictor[CorefDescription]):
             genre_ids([item.genre for item in items], self.description.genres),
             speakers,
         )
+
+
+def _checked_item(sentences: Any, genre: Any, speakers: Any, name: str) -> _Item:
+    """Return a tokenized document, whose name in errors is given."""
+    words = checked_document(sentences, name)
+    if genre is not None:
+        checked_string(genre, f"{name}: the genre")
+    if speakers is None:
+        return _Item(words, genre, None)
+    own = [checked_string(one, f"{name}: a speaker") for one in listed(speakers, "speaker")]
+    num_words = sum(map(len, words))
+    if len(own) != num_words:
+        raise CorpusError(
+            f"{name} has {num_words} words and {len(own)} speakers; there must be one speaker per "
+            "word"
+        )
+    return _Item(words, genre, own)
 
 
 def _renumbered(chosen: Sequence[Window]) -> list[Window]:

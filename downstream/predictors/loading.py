@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bilm.embedding.embedder import DEFAULT_LIMITS, Embedder
-from bilm.errors import CheckpointError
+from bilm.errors import CheckpointError, ConfigError
 from bilm.model.precision import Precision
 from bilm.pretrained.digests import model_digest
 from bilm.pretrained.locations import locate
@@ -44,6 +44,13 @@ class OpenedInputs:
 
 def open_inputs(description: HeadDescription, directory: Path, places: Places) -> OpenedInputs:
     """Open and check the biLM and the word vectors of the head in `directory`."""
+    for flag, given, record in (
+        ("--model", places.model, description.bilm),
+        ("--vectors", places.vectors, description.vectors),
+    ):
+        if given is not None and record is None:
+            what = "biLM" if flag == "--model" else "word vectors"
+            raise ConfigError(f"{flag} is {given}, but {directory} has no {what}; remove it")
     embedder = _open_bilm(description, directory, places)
     table = None
     if description.vectors is not None:

@@ -33,7 +33,12 @@ from downstream.settings.pairs import (
 )
 from downstream.settings.sections import DEFAULT_MAX_WORDS, DEFAULT_VALIDATION_SHARE
 from downstream.tasks.pairs import PairTask, split_pairs
-from downstream.texts.estimator_inputs import as_pairs, with_python_numbers
+from downstream.texts.estimator_inputs import (
+    as_pairs,
+    check_mix,
+    parameters_of,
+    with_python_numbers,
+)
 from downstream.texts.pairs import distinct_texts
 from downstream.training.head_estimator import HeadClassifier, Labels, TargetParts
 
@@ -182,4 +187,7 @@ class BiLmPairClassifier(HeadClassifier):
             },
             "train": self._training(seed),
         }
-        return parse_section(PairSettings, with_python_numbers(tree), type(self).__name__)
+        check_mix(self.mix)
+        names = parameters_of(tree, {"train.seed": "random_state"})
+        owner = type(self).__name__
+        return parse_section(PairSettings, with_python_numbers(tree), owner, names=names)

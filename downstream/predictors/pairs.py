@@ -6,24 +6,29 @@ tokenizer of the biLM, or by white space if the head was trained on tokenized te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bilm.embedding.sentence_batches import windows
-from bilm.errors import CorpusError
 from downstream.features.pair_source import PairSource
 from downstream.features.texts_to_layers import tokenize
 from downstream.heads.class_outputs import Probabilities
 from downstream.heads.pair_model import PairDescription
+from downstream.predictors.inputs import checked_pairs
 from downstream.predictors.predictor import WINDOW_WORDS, WordPredictor
+from downstream.settings.pairs import PAIR_FILE
 from downstream.texts.pairs import distinct_texts
 from downstream.training.fit import predict_probabilities
+
+_NAMES = ("first text", "second text")
 
 
 class PairClassifier(WordPredictor[PairDescription]):
     """A classifier of pairs of raw texts."""
+
+    _file = PAIR_FILE
 
     @classmethod
     def _read_description(cls, directory: Path) -> PairDescription:
@@ -34,16 +39,16 @@ class PairClassifier(WordPredictor[PairDescription]):
         """The classes, in the order of the columns of `predict_proba`."""
         return self.description.classes
 
-    def predict(self, pairs: Sequence[tuple[str, str]]) -> list[str]:
+    def predict(self, pairs: Iterable[tuple[str, str]]) -> list[str]:
         """Return the most probable class of each pair of texts."""
         return [self.classes[i] for i in self.predict_proba(pairs).argmax(axis=1)]
 
-    def predict_proba(self, pairs: Sequence[tuple[str, str]]) -> Probabilities:
+    def predict_proba(self, pairs: Iterable[tuple[str, str]]) -> Probabilities:
         """Return the probability of each class (pairs, classes), in the order of `classes`.
 
         A text that occurs in several pairs is run through the biLM once.
         """
-        parts = list(self._probabilities(_checked(pairs)))
+        parts = list(self._probabilities(checked_pairs(pairs, _NAMES)))
         return np.concatenate(parts) if parts else np.empty((0, len(self.classes)), np.float32)
 
     def _probabilities(self, pairs: Sequence[tuple[str, str]]) -> Iterator[Probabilities]:
@@ -62,16 +67,3 @@ class PairClassifier(WordPredictor[PairDescription]):
             yield predict_probabilities(
                 self._model, PairSource(source, *places.reshape(2, -1).astype(np.int64))
             )
-
-
-def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Reject anything but pairs of texts that are not empty."""
-    result = []
-    for i, pair in enumerate(pairs):
-        place = f"pair {i + 1} of {len(pairs)}"
-        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(t, str) for t in pair):
-            raise TypeError(f"{place} is {pair!r:.60}; expected two texts")
-        if not pair[0].strip() or not pair[1].strip():
-            raise CorpusError(f"{place} has an empty text; remove it")
-        result.append((pair[0], pair[1]))
-    return result

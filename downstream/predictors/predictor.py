@@ -6,10 +6,10 @@ are not copied: their paths and digests are recorded, and other files are reject
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 from bilm.model.precision import Precision
 from bilm.text.tokenizers import require_tokenizer
@@ -18,12 +18,14 @@ from downstream.features.word_ranges import WordRanges
 from downstream.heads.head import MixedModel
 from downstream.heads.saved_head import HeadDescription, load_model
 from downstream.heads.word_model import WordHeadDescription
+from downstream.predictors.head_files import check_head_file
+from downstream.predictors.inputs import checked_sentence, checked_string
 from downstream.predictors.loading import OpenedInputs, Places, open_inputs
 from downstream.texts.offsets import Range, covering_ranges, joined_ranges
 
 WINDOW_WORDS = 16_384  # that are predicted together, which bounds the memory for the layers
 
-AnyText = str | Sequence[str]  # a text, or its words
+AnyText = str | Iterable[str]  # a text, or its words
 
 AnyDescription = TypeVar("AnyDescription", bound=HeadDescription)
 AnyWordDescription = TypeVar("AnyWordDescription", bound=WordHeadDescription)
@@ -38,12 +40,23 @@ class SplitText:
     ranges: list[Range]
 
     @classmethod
-    def of(cls, content: AnyText, split: Callable[[str], list[str]]) -> SplitText:
+    def of(cls, content: str | Sequence[str], split: Callable[[str], list[str]]) -> SplitText:
         """Split a text; the text of a list of words is the words, separated by spaces."""
         if isinstance(content, str):
             words = split(content)
             return cls(content, words, covering_ranges(content, words))
         return cls(" ".join(content), list(content), joined_ranges(content))
+
+
+def checked_content(content: object, name: str) -> str | list[str]:
+    """Return a text, or its words as a list; `name` is that of the text in errors."""
+    return checked_string(content, name) if isinstance(content, str) else _words(content, name)
+
+
+def _words(content: object, name: str) -> list[str]:
+    if not isinstance(content, Iterable):
+        raise TypeError(f"{name} is {content!r:.60}; expected a text, or a list of its words")
+    return checked_sentence(content, name)
 
 
 def name_of(names: Sequence[str] | None, kind: str, index: int, count: int) -> str:
@@ -53,6 +66,8 @@ def name_of(names: Sequence[str] | None, kind: str, index: int, count: int) -> s
 
 class HeadPredictor(Generic[AnyDescription]):
     """A trained head, and the biLM and the word vectors that it needs."""
+
+    _file: ClassVar[str]  # that describes a head of this class
 
     def __init__(
         self, description: AnyDescription, model: MixedModel, inputs: OpenedInputs
@@ -88,6 +103,7 @@ class HeadPredictor(Generic[AnyDescription]):
     def open(cls, directory: Path | str, places: Places) -> Self:
         """Read a trained head, whose biLM and word vectors are at `places`."""
         directory = Path(directory)
+        check_head_file(directory, cls._file)
         description = cls._read_description(directory)
         inputs = open_inputs(description, directory, places)
         return cls(description, load_model(description, directory), inputs)

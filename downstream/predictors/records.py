@@ -14,8 +14,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bilm.errors import ConfigError
+from bilm.errors import CorpusError
 from downstream.texts.asked import AskedQuestion
+from downstream.texts.json_words import has_break
 from downstream.texts.unlabelled import UnlabelledText
 
 if TYPE_CHECKING:
@@ -96,9 +97,10 @@ def tag(directory: Path, texts: Sequence[UnlabelledText], places: Places, suffix
     from downstream.predictors.tagger import RoleLabeler, Tagger
 
     contents, names = [one.content for one in texts], [one.place for one in texts]
+    if suffix == ".tsv":
+        for one in texts:
+            _check_cells(one.words or (), one.place)
     if TaggerDescription.read(directory).has_predicates:
-        if suffix != ".jsonl":
-            raise ConfigError(f"--output ends in {suffix}; for semantic roles use .jsonl")
         frames = RoleLabeler.open(directory, places).predict(contents, names=names)
         records: list[dict[str, Any]] = [
             {"text": one.text, "frames": [asdict(frame) for frame in found]}
@@ -107,6 +109,8 @@ def tag(directory: Path, texts: Sequence[UnlabelledText], places: Places, suffix
         return _json_lines(records)
     tagged = Tagger.open(directory, places).predict(contents, names=names)
     if suffix == ".tsv":
+        for one, found in zip(texts, tagged, strict=True):
+            _check_cells([w.word for w in found.words], one.place)
         sentences = ("".join(f"{w.word}\t{w.tag}\n" for w in found.words) for found in tagged)
         return "\n".join(sentences)
     return _json_lines(
@@ -141,6 +145,16 @@ def answer(directory: Path, asked: Sequence[AskedQuestion], places: Places, suff
             for one, found in zip(asked, answers, strict=True)
         ]
     )
+
+
+def _check_cells(words: Sequence[str], place: str) -> None:
+    """Reject words that would be several columns or lines of a .tsv file."""
+    for word in words:
+        if has_break(word):
+            raise CorpusError(
+                f"{place}: the word {word!r:.60} contains a tab or a line break, which a .tsv file "
+                "cannot represent; use an --output that ends in .jsonl"
+            )
 
 
 def _headings(names: Sequence[str]) -> list[str]:

@@ -8,9 +8,10 @@ not tokenized. A text is one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 
@@ -18,13 +19,16 @@ from bilm.embedding.sentence_batches import windows
 from bilm.errors import CheckpointError, CorpusError
 from downstream.features.tag_sources import TagInputs, TagSource
 from downstream.heads.tagger import TaggerDescription, TagPrediction
+from downstream.predictors.inputs import check_count, checked_words, listed
 from downstream.predictors.predictor import (
     WINDOW_WORDS,
     AnyText,
     SplitText,
     WordPredictor,
+    checked_content,
     name_of,
 )
+from downstream.settings.tagging import TAGGER_FILE
 from downstream.texts.offsets import range_of_words
 from downstream.texts.tag_sequences import spans_of
 from downstream.training.fit import predict
@@ -78,6 +82,7 @@ class _Item:
 class _TaggingHead(WordPredictor[TaggerDescription]):
     """The parts that `Tagger` and `RoleLabeler` share."""
 
+    _file = TAGGER_FILE
     _has_predicates = False
     _other = "downstream.RoleLabeler"
 
@@ -95,16 +100,16 @@ class _TaggingHead(WordPredictor[TaggerDescription]):
         """The labels of the tagger."""
         return self.description.labels
 
-    def _split(self, texts: Sequence[AnyText], names: Sequence[str] | None) -> list[SplitText]:
-        if isinstance(texts, str):
-            raise TypeError("predict takes a list of texts; for one text, pass [text]")
-        needs_tokenizer = any(isinstance(text, str) for text in texts)
+    def _split(self, texts: Iterable[AnyText], names: Sequence[str] | None) -> list[SplitText]:
+        given = listed(texts, "text")
+        places = [name_of(names, "text", i, len(given)) for i in range(len(given))]
+        contents = [checked_content(*item) for item in zip(given, places, strict=True)]
+        needs_tokenizer = any(isinstance(content, str) for content in contents)
         split = self._splitter() if needs_tokenizer else str.split
-        result = [SplitText.of(text, split) for text in texts]
-        for i, one in enumerate(result):
+        result = [SplitText.of(content, split) for content in contents]
+        for one, place in zip(result, places, strict=True):
             if not one.words:
-                name = name_of(names, "text", i, len(texts))
-                raise CorpusError(f"{name} has no words; remove it")
+                raise CorpusError(f"{place} has no words; remove it")
         return result
 
     def _tag(self, items: Sequence[_Item]) -> Iterator[TagPrediction]:
@@ -131,7 +136,7 @@ class Tagger(_TaggingHead):
     """A tagger of raw texts: named entities, chunks or parts of speech."""
 
     def predict(
-        self, texts: Sequence[AnyText], *, names: Sequence[str] | None = None
+        self, texts: Iterable[AnyText], *, names: Sequence[str] | None = None
     ) -> list[TaggedText]:
         """Return the tags and spans of each text, with character offsets.
 
@@ -141,15 +146,12 @@ class Tagger(_TaggingHead):
             names: the names of the texts in errors, such as their files and lines.
         """
         split = self._split(texts, names)
-        predicted = self.predict_words([one.words for one in split])
-        return [self._tagged(one, tags) for one, tags in zip(split, predicted, strict=True)]
+        predicted = self._tag([_Item(one.words) for one in split])
+        return [self._tagged(one, p.tags) for one, p in zip(split, predicted, strict=True)]
 
-    def predict_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    def predict_words(self, sentences: Iterable[Iterable[str]]) -> list[tuple[str, ...]]:
         """Return the tag of each word of tokenized sentences."""
-        for i, words in enumerate(sentences):
-            if isinstance(words, str) or not words:
-                raise CorpusError(f"sentence {i + 1} of {len(sentences)} is not a list of words")
-        items = [_Item(list(words)) for words in sentences]
+        items = [_Item(words) for words in _checked_sentences(sentences)]
         return [prediction.tags for prediction in self._tag(items)]
 
     def _tagged(self, one: SplitText, tags: Sequence[str]) -> TaggedText:
@@ -170,7 +172,7 @@ class RoleLabeler(_TaggingHead):
     _other = "downstream.Tagger"
 
     def predict(
-        self, texts: Sequence[AnyText], *, names: Sequence[str] | None = None
+        self, texts: Iterable[AnyText], *, names: Sequence[str] | None = None
     ) -> list[list[RoleFrame]]:
         """Return the frames of each text, with character offsets.
 
@@ -185,24 +187,64 @@ class RoleLabeler(_TaggingHead):
                 if word.lower() in known and start < end:
                     items.append(_Item(one.words, k))
                     owners.append(i)
-        frames: list[list[RoleFrame]] = [[] for _ in texts]
+        frames: list[list[RoleFrame]] = [[] for _ in split]
         for i, item, prediction in zip(owners, items, self._tag(items), strict=True):
             frames[i].append(_frame(split[i], item.predicate, prediction.tags))
         return frames
 
+    @overload
     def predict_words(
-        self, sentences: Sequence[Sequence[str]], predicates: Sequence[int]
-    ) -> list[tuple[str, ...]]:
-        """Return the tags of tokenized sentences, each with the index of its predicate."""
-        items = []
-        for i, (words, predicate) in enumerate(zip(sentences, predicates, strict=True)):
-            if isinstance(words, str) or not 0 <= predicate < len(words):
-                raise CorpusError(
-                    f"sentence {i + 1} of {len(sentences)} has no word {predicate}; a predicate is "
-                    "an index from 0 into a list of words"
-                )
-            items.append(_Item(list(words), predicate))
-        return [prediction.tags for prediction in self._tag(items)]
+        self, sentences: Iterable[Iterable[str]], predicates: Iterable[int]
+    ) -> list[tuple[str, ...]]: ...
+
+    @overload
+    def predict_words(
+        self, sentences: Iterable[Iterable[str]], predicates: Iterable[Iterable[int]]
+    ) -> list[list[tuple[str, ...]]]: ...
+
+    def predict_words(self, sentences: Iterable[Iterable[str]], predicates: Any) -> Any:
+        """Return the tags of tokenized sentences.
+
+        Args:
+            sentences: the words of each sentence.
+            predicates: the index of the predicate of each sentence, from 0; or a list of indices
+                per sentence, which gives a list of tags per sentence, one for each index.
+        """
+        texts, given = _checked_sentences(sentences), listed(predicates, "predicate")
+        check_count(given, "predicates", len(texts), "sentences")
+        num_single = sum(isinstance(one, int | np.integer) for one in given)
+        if 0 < num_single < len(given):
+            raise TypeError(
+                f"{num_single} of {len(given)} predicates are integers, and the others are not; "
+                "pass an index for each sentence, or a list of indices for each"
+            )
+        rows = [[one] if num_single else listed(one, "predicate") for one in given]
+        items = [
+            _Item(words, _checked_predicate(index, words, f"sentence {i + 1} of {len(texts)}"))
+            for i, (words, row) in enumerate(zip(texts, rows, strict=True))
+            for index in row
+        ]
+        tags = (prediction.tags for prediction in self._tag(items))
+        nested = [[next(tags) for _ in row] for row in rows]
+        return [row[0] for row in nested] if num_single else nested
+
+
+def _checked_sentences(sentences: Iterable[Iterable[str]]) -> list[list[str]]:
+    given = listed(sentences, "sentence")
+    return [
+        checked_words(words, f"sentence {i + 1} of {len(given)}") for i, words in enumerate(given)
+    ]
+
+
+def _checked_predicate(index: object, words: list[str], name: str) -> int:
+    """Return the index of a predicate among the words of the named sentence."""
+    if not isinstance(index, int | np.integer) or isinstance(index, bool):
+        raise TypeError(f"a predicate of {name} is {index!r:.60}; expected the index of a word")
+    if not 0 <= index < len(words):
+        raise CorpusError(
+            f"{name} has no word {index}; a predicate is an index from 0 into a list of words"
+        )
+    return int(index)
 
 
 def _frame(one: SplitText, predicate: int, tags: tuple[str, ...]) -> RoleFrame:

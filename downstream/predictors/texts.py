@@ -5,7 +5,7 @@ On disk a predictor consists of `classifier.json` and `head.safetensors`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,9 +20,10 @@ from downstream.features.texts_to_layers import stream_pooled, stream_words, tok
 from downstream.heads.head import Predictions
 from downstream.heads.saved_head import Description
 from downstream.heads.text_targets import LabelSets
+from downstream.predictors.inputs import checked_string, listed
 from downstream.predictors.predictor import HeadPredictor
 from downstream.settings.progress import Progress
-from downstream.settings.sections import TargetKind
+from downstream.settings.sections import CLASSIFIER_FILE, TargetKind
 from downstream.training.fit import predict
 
 Layers = npt.NDArray[np.float32]  # of one text: (words or poolings, layers, dim)
@@ -38,6 +39,7 @@ _PREDICTORS: dict[TargetKind, str] = {
 class TextPredictor(HeadPredictor[Description]):
     """The base class of predictors of whole texts."""
 
+    _file = CLASSIFIER_FILE
     target: ClassVar[TargetKind]
 
     @classmethod
@@ -56,15 +58,15 @@ class TextPredictor(HeadPredictor[Description]):
         assert embedder is not None  # a head for texts has a biLM
         return embedder
 
-    def _decoded(self, texts: Sequence[str], progress: Progress) -> Iterator[Predictions]:
+    def _decoded(self, texts: Iterable[str], progress: Progress) -> Iterator[Predictions]:
         """Yield the predictions of the head for windows of texts."""
-        if isinstance(texts, str):
-            raise TypeError("predict takes a list of texts; for one text, pass [text]")
-        for i, text in enumerate(texts):
-            if not text.strip():
-                raise CorpusError(f"text {i + 1} of {len(texts)} is empty; remove it")
-        words = tokenize(self._embedder.pretrained, texts, self.description.reading)
-        with progress.bar("texts", total=len(texts)) as bar:
+        given = listed(texts, "text")
+        for i, text in enumerate(given):
+            name = f"text {i + 1} of {len(given)}"
+            if not checked_string(text, name).strip():
+                raise CorpusError(f"{name} is empty; remove it")
+        words = tokenize(self._embedder.pretrained, given, self.description.reading)
+        with progress.bar("texts", total=len(given)) as bar:
             # Texts are processed in windows, which bounds the memory for the layers.
             for window in windows(words, self._embedder.limits.window_words):
                 yield self._outputs(window, list(self._layers(window)))
@@ -107,19 +109,19 @@ class TextLabeler(TextPredictor):
         threshold = self._model.get_buffer("threshold")
         return float(threshold)
 
-    def predict(self, texts: Sequence[str]) -> list[list[str]]:
+    def predict(self, texts: Iterable[str]) -> list[list[str]]:
         """Return the labels of each text, which may be none."""
         chosen = self.predict_sets(texts)["chosen"]
         return [[name for name, c in zip(self.labels, row, strict=True) if c] for row in chosen]
 
     def predict_proba(
-        self, texts: Sequence[str], progress: bool | None = False
+        self, texts: Iterable[str], progress: bool | None = False
     ) -> npt.NDArray[np.float32]:
         """Return the probability of each label (texts, labels), in the order of `labels`."""
         probabilities: npt.NDArray[np.float32] = self.predict_sets(texts, progress)["probability"]
         return probabilities
 
-    def predict_sets(self, texts: Sequence[str], progress: bool | None = False) -> LabelSets:
+    def predict_sets(self, texts: Iterable[str], progress: bool | None = False) -> LabelSets:
         """Return an array with the fields `probability` and `chosen`, each (texts, labels).
 
         A progress bar is shown if `progress` is True, or if it is None and stderr is a terminal.
@@ -137,7 +139,7 @@ class TextRegressor(TextPredictor):
     target = "regression"
 
     def predict(
-        self, texts: Sequence[str], progress: bool | None = False
+        self, texts: Iterable[str], progress: bool | None = False
     ) -> npt.NDArray[np.float32]:
         """Return the predicted number of each text.
 

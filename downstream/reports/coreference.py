@@ -20,6 +20,7 @@ from downstream.tasks.coreference import CorefScores, CorefTask
 from downstream.tasks.splits import SPLITS
 from downstream.texts.cluster_scores import ClusterScores, Prf, score_clusters
 from downstream.texts.clusters import Mention, mentions_of
+from downstream.texts.counts import counted
 from downstream.training.experiment import Results
 
 SCORES_PLOT = "scores.png"
@@ -180,9 +181,11 @@ def _introduction(results: Results[CorefScores], settings: CorefSettings) -> str
             "its mention score is above 0."
         )
     return (
-        f"{sizes} documents. {head.encoder_layers} biLSTM layer(s) of {head.encoder_dim} units per "
+        f"{sizes} documents. {counted(head.encoder_layers, 'biLSTM layer')} of {head.encoder_dim} "
+        "units per "
         f"direction, spans of up to {head.max_span_words} words, {head.spans_per_word} spans per "
-        f"word, {head.max_antecedents} antecedents, {settings.train.num_seeds} seed(s) per mix."
+        f"word, {head.max_antecedents} antecedents, {counted(settings.train.num_seeds, 'seed')} "
+        "per mix."
         f"{vectors} {convention} True mentions with more than {head.max_span_words} words, which "
         f"cannot be found (--max-span-words): {too_long}. "
         f"{task.num_seen('test'):,} test documents and "

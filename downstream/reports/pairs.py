@@ -24,6 +24,7 @@ from downstream.settings.pairs import PairSettings
 from downstream.tasks.pairs import PairTask
 from downstream.tasks.scores import Scores
 from downstream.tasks.splits import SPLITS
+from downstream.texts.counts import counted
 from downstream.training.experiment import Results
 
 
@@ -75,7 +76,8 @@ def _introduction(results: Results[Scores], settings: PairSettings) -> str:
     vectors = f" {known:.1%} of word types have a vector." if known else ""
     return (
         f"{len(task.classes)} classes; {sizes} pairs. Two biLSTMs of {settings.head.encoder_dim} "
-        f"units per direction with attention between them, {settings.train.num_seeds} seed(s) per "
+        "units per direction with attention between them, "
+        f"{counted(settings.train.num_seeds, 'seed')} per "
         f"mix.{vectors} {overlap.num_pairs:,} test pairs also occur in the training split; the "
         f"first text of {overlap.num_first_texts:,} test pairs does."
     )

@@ -31,6 +31,7 @@ from downstream.tasks.span_scores import SpanScores
 from downstream.tasks.spans import SpanTask
 from downstream.tasks.splits import SPLITS
 from downstream.texts.answers import AnswerScores, score_answer
+from downstream.texts.counts import counted
 from downstream.training.experiment import Results
 
 QUESTIONS_PLOT = "questions.png"
@@ -147,7 +148,8 @@ def _introduction(results: Results[SpanScores], settings: SpanSettings) -> str:
     return (
         f"{sizes}. Units per direction of the biLSTMs: "
         f"{settings.head.encoder_dim} before and {settings.head.span_dim} after the attention; "
-        f"{settings.train.num_seeds} seed(s) per mix.{vectors} Of {num_answers:,} reference "
+        f"{counted(settings.train.num_seeds, 'seed')} per mix.{vectors} Of {num_answers:,} "
+        "reference "
         f"answers, {widened:,} start or end inside a word and were widened to the whole word, and "
         f"{lost:,} contain no word.{skips} {task.num_seen():,} test passages also occur in the "
         "training split."

@@ -39,6 +39,7 @@ from downstream.settings.tagging import SequenceSettings
 from downstream.tasks.splits import SPLITS
 from downstream.tasks.tag_scores import TagScores
 from downstream.tasks.tagging import TaggingTask
+from downstream.texts.counts import counted
 from downstream.texts.tag_sequences import Span, compared_spans
 from downstream.training.experiment import Results
 
@@ -148,9 +149,11 @@ def _introduction(results: Results[TagScores], settings: SequenceSettings, names
     head = settings.head
     output = "a linear-chain CRF" if head.crf else "a softmax per word"
     return (
-        f"{len(task.labels)} labels; {sizes} {names.unit}. {head.encoder_layers} biLSTM layer(s) "
-        f"of {head.encoder_dim} units per direction and {output}, {settings.train.num_seeds} "
-        f"seed(s) per mix.{vectors} {task.num_seen('test'):,} test sentences and "
+        f"{len(task.labels)} labels; {sizes} {names.unit}. "
+        f"{counted(head.encoder_layers, 'biLSTM layer')} of {head.encoder_dim} units per direction "
+        f"and {output}, "
+        f"{counted(settings.train.num_seeds, 'seed')} per mix.{vectors} {task.num_seen('test'):,} "
+        "test sentences and "
         f"{task.num_seen('validation'):,} validation sentences also occur in the training split."
     )
 

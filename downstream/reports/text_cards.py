@@ -9,6 +9,7 @@ from typing import Any
 from downstream.heads.saved_head import Description
 from downstream.settings.sections import Settings
 from downstream.tasks.splits import SPLITS
+from downstream.texts.counts import counted
 from downstream.training.experiment import Results
 
 MIX_NOTE = "the share of each layer (token encoder first), and gamma."
@@ -33,8 +34,9 @@ def introduction(results: Results[Any], settings: Settings, outputs: str) -> str
     known = results.known_words
     vectors = f"; {known:.1%} of word types have a vector" if known else ""
     return (
-        f"{outputs}; {sizes} texts. Head `{settings.head.kind}`, {settings.train.num_seeds} "
-        f"seed(s) per mix{vectors}. {task.num_seen('test'):,} test texts and "
+        f"{outputs}; {sizes} texts. Head `{settings.head.kind}`, "
+        f"{counted(settings.train.num_seeds, 'seed')} per mix{vectors}. {task.num_seen('test'):,} "
+        "test texts and "
         f"{task.num_seen('validation'):,} validation texts also occur in the training split."
     )
 

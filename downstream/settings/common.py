@@ -7,9 +7,10 @@ from typing import Annotated, Literal, Protocol
 
 from pydantic import Field, field_validator
 
-from bilm.files.sections import Name, PositiveInt, Section, Share
+from bilm.files.sections import Name, Section, Share
 from downstream.settings.compute import ComputeSettings
 from downstream.settings.mix_kinds import MIX_NAMES, MixKind
+from downstream.settings.ranges import MAX_COUNT, BatchSize, Count, Width
 
 MIN_STEPS_PER_EPOCH = 25
 MIN_BATCH_SIZE = 8
@@ -35,7 +36,7 @@ class MixSettings(Section):
     dropout: Share = Field(
         0.1, description="dropout rate of the mixed vectors; for regression, the default is 0"
     )
-    dim: PositiveInt | None = Field(
+    dim: Width | None = Field(
         None, description="output width of the learned mix (default: the width of a layer)"
     )
     learning_rate: Annotated[float, Field(gt=0)] = Field(
@@ -91,19 +92,19 @@ class TrainingSettings(Section):
         description="share of the training examples to train on, the same for all heads; scores of "
         "the training split are those of all its examples",
     )
-    epochs: PositiveInt | None = Field(
+    epochs: Count | None = Field(
         None,
         description="maximum number of epochs (default: 12 for mean, max and mean_max, else 6)",
     )
-    min_steps: Annotated[int, Field(ge=0)] = Field(
+    min_steps: Annotated[int, Field(ge=0, le=MAX_COUNT)] = Field(
         0,
         description="minimum number of steps of all epochs; with fewer training examples, an epoch "
         "uses each of them several times",
     )
-    patience: PositiveInt = Field(
+    patience: Count = Field(
         4, description="stop after this many epochs without a better validation accuracy"
     )
-    batch_size: Annotated[int, Field(ge=2)] | None = Field(
+    batch_size: BatchSize | None = Field(
         None,
         description="texts per step (default: 512 for mean, max and mean_max, 64 for the others, "
         "fewer for small data sets)",

@@ -18,6 +18,7 @@ from downstream.settings.flags import (
     Flag,
     FlagSet,
 )
+from downstream.settings.ranges import Count, Width
 from downstream.settings.word_heads import WordHeadSettings, WordTaskSettings
 
 COREF_FILE = "coref.json"  # the description of a saved head
@@ -63,11 +64,11 @@ class CorefDataSettings(Section):
 class CorefHeadSettings(WordHeadSettings):
     """The network that maps the vectors of the words of a document to clusters."""
 
-    encoder_dim: PositiveInt = Field(100, description="units per direction of the biLSTM")
+    encoder_dim: Width = Field(100, description="units per direction of the biLSTM")
     encoder_layers: Annotated[int, Field(ge=1, le=8)] = Field(
         1, description="number of layers of the biLSTM"
     )
-    hidden_dim: PositiveInt = Field(
+    hidden_dim: Width = Field(
         100, description="width of the vector of a span, and of the hidden layers of the scorers"
     )
     dropout: Share = Field(
@@ -79,7 +80,7 @@ class CorefHeadSettings(WordHeadSettings):
     spans_per_word: Annotated[float, Field(gt=0, le=10)] = Field(
         0.4, description="number of spans to keep as possible mentions, per word of a document"
     )
-    max_antecedents: PositiveInt = Field(
+    max_antecedents: Width = Field(
         30, description="number of antecedents to keep for each span after the coarse score"
     )
 
@@ -87,13 +88,13 @@ class CorefHeadSettings(WordHeadSettings):
 class CorefTrainingSettings(TrainingSettings):
     """How a coreference resolver is trained."""
 
-    epochs: PositiveInt | None = Field(
+    epochs: Count | None = Field(
         None, description=f"maximum number of epochs (default: {DEFAULT_COREF_EPOCHS})"
     )
-    patience: PositiveInt = Field(
+    patience: Count = Field(
         4, description="stop after this many epochs without a better validation score"
     )
-    batch_size: PositiveInt | None = Field(
+    batch_size: Count | None = Field(
         None, description=f"documents per step (default: {DEFAULT_COREF_BATCH_SIZE})"
     )
     learning_rate: Annotated[float, Field(gt=0)] | None = Field(

@@ -18,6 +18,7 @@ from bilm.model.devices import AUTO, DEVICE_HELP
 from bilm.model.precision import PRECISION_HELP, Precision
 from downstream.settings.common import TaskSettings
 from downstream.settings.sections import Settings
+from downstream.settings.unused_flags import reject_unused
 
 AnySettings = TypeVar("AnySettings", bound=TaskSettings)
 
@@ -161,25 +162,32 @@ def add_flags(parser: argparse.ArgumentParser, flags: FlagSet = CLASSIFY_FLAGS) 
 def read_settings(
     arguments: argparse.Namespace, section: type[AnySettings], flags: FlagSet = CLASSIFY_FLAGS
 ) -> AnySettings:
-    """Return the settings of `--config`, overridden by the flags, as a checked `section`."""
+    """Return the settings of `--config`, overridden by the flags, as a checked `section`.
+
+    Errors name the flags that were passed; without `--config`, they name the flag of any setting.
+    """
     tree: Any = {}
     source = "the flags"
     if arguments.config is not None:
         tree, source = read_json(arguments.config, ConfigError), str(arguments.config)
         if not isinstance(tree, dict):
             raise ConfigError(f"{source} contains a {type(tree).__name__}; expected a JSON object")
-    for flag, path, _ in flags.flags:
-        value = getattr(arguments, path)
-        if value is None:
-            continue
+    passed = {path: flag for flag, path, _ in flags.flags if getattr(arguments, path) is not None}
+    for path, flag in passed.items():
         *sections, key = path.split(".")
         node = tree
         for name in sections:
             node = node.setdefault(name, {})
             if not isinstance(node, dict):
                 raise ConfigError(f"{source}: {name} is not an object, so {flag} cannot be set")
-        node[key] = value
-    return parse_section(section, tree, source)
+        node[key] = getattr(arguments, path)
+    names = passed
+    if arguments.config is None:
+        names = {path: flag for flag, path, _ in flags.flags}
+        tree.setdefault("data", {})  # so that the flags of missing files are named
+    settings = parse_section(section, tree, source, names=names)
+    reject_unused(settings, passed)
+    return settings
 
 
 def _field(section: Any, path: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from bilm.files.sections import Name, PositiveInt, Share
+from bilm.files.sections import Name, Share
 from downstream.settings.common import TrainingSettings, UnknownLabels
 from downstream.settings.flags import (
     CHARACTER_FLAGS,
@@ -19,6 +19,7 @@ from downstream.settings.flags import (
     Flag,
     FlagSet,
 )
+from downstream.settings.ranges import BatchSize, Count, Width
 from downstream.settings.sections import TableSettings
 from downstream.settings.word_heads import WordHeadSettings, WordTaskSettings
 
@@ -62,10 +63,10 @@ class PairHeadSettings(WordHeadSettings):
     characters: bool | None = Field(
         False, description="add features of the characters of each word, computed by a CNN"
     )
-    encoder_dim: PositiveInt = Field(
+    encoder_dim: Width = Field(
         100, description="units per direction of both biLSTMs, and width of the layer between them"
     )
-    hidden_dim: PositiveInt = Field(100, description="width of the hidden layer before the output")
+    hidden_dim: Width = Field(100, description="width of the hidden layer before the output")
     shortcut: bool = Field(
         True,
         description="concatenate the word vectors and the characters also with the outputs of the "
@@ -82,10 +83,10 @@ class PairHeadSettings(WordHeadSettings):
 class PairTrainingSettings(TrainingSettings):
     """How a pair classifier is trained."""
 
-    epochs: PositiveInt | None = Field(
+    epochs: Count | None = Field(
         None, description=f"maximum number of epochs (default: {DEFAULT_PAIR_EPOCHS})"
     )
-    batch_size: Annotated[int, Field(ge=2)] | None = Field(
+    batch_size: BatchSize | None = Field(
         None,
         description=f"pairs per step (default: {DEFAULT_PAIR_BATCH_SIZE}, fewer for small data "
         "sets)",
@@ -112,7 +113,7 @@ class PairSettings(WordTaskSettings):
         if self.model is None and not self.data.tokenized:
             raise ValueError(
                 "model is missing, whose tokenizer splits the texts; set it, or set data.tokenized "
-                "(--tokenized) if the words of all texts are separated by spaces"
+                "if the words of all texts are separated by spaces"
             )
         return self
 

@@ -7,7 +7,7 @@ and misspelled keys, wrong types and values out of range are all reported in one
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -18,6 +18,7 @@ from downstream.settings.common import MixSettings as MixSettings
 from downstream.settings.common import TaskSettings, WordVectorSettings
 from downstream.settings.common import TrainingSettings as TrainingSettings
 from downstream.settings.common import batch_size_for as batch_size_for
+from downstream.settings.ranges import MAX_WIDTH, Count, Width
 
 HeadKind = Literal["mean", "max", "mean_max", "attention", "bilstm", "gru"]
 
@@ -128,12 +129,12 @@ class HeadSettings(WordVectorSettings):
     kind: HeadKind = Field(
         "mean_max", description="pooling (mean, max, mean_max, attention) or encoder (bilstm, gru)"
     )
-    hidden_dim: Annotated[int, Field(ge=0)] | None = Field(
+    hidden_dim: Annotated[int, Field(ge=0, le=MAX_WIDTH)] | None = Field(
         None,
         description="width of a hidden layer before the output; 0 for none (default: 256 for "
         "mean, max and mean_max, none for the others)",
     )
-    encoder_dim: PositiveInt = Field(
+    encoder_dim: Width = Field(
         128, description="units per direction of bilstm and gru; width of attention"
     )
     dropout: Share = Field(0.3, description="dropout rate of the text's vector")
@@ -156,11 +157,11 @@ class HeadSettings(WordVectorSettings):
     def _check_elmo_at(self) -> HeadSettings:
         if self.elmo_at != "input" and self.kind not in RECURRENT_HEADS:
             raise ValueError(
-                f"elmo_at is {self.elmo_at!r}, but the head {self.kind!r} has no encoder; set "
-                "elmo_at to 'input', or use the head bilstm or gru"
+                f"head.elmo_at is {self.elmo_at!r}, but the head {self.kind!r} has no encoder; set "
+                "it to 'input', or use the head bilstm or gru"
             )
         if self.elmo_at == "output" and self.vectors is None:
-            raise ValueError("elmo_at is 'output', which needs word vectors; set vectors")
+            raise ValueError("head.elmo_at is 'output', which needs word vectors; set head.vectors")
         return self
 
 
@@ -168,11 +169,11 @@ class FineTuneSettings(Section):
     """Training of the biLM as a language model on the task's texts, before it is frozen."""
 
     enabled: bool = Field(False, description="fine-tune the biLM on the training texts first")
-    epochs: PositiveInt = Field(1, description="epochs over the training texts")
+    epochs: Count = Field(1, description="epochs over the training texts")
     learning_rate: Annotated[float, Field(gt=0)] = Field(
         0.05, description="learning rate of Adagrad, the optimizer of fine-tuning"
     )
-    batch_size: PositiveInt = Field(32, description="number of rows of the batch")
+    batch_size: Count = Field(32, description="number of rows of the batch")
     heldout_share: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.02, description="share of the texts held out to measure perplexity before and after"
     )
@@ -247,6 +248,11 @@ class BaselineSettings(TaskSettings):
 
 class Settings(BaselineSettings):
     """The settings of an experiment on a biLM."""
+
+    missing_keys: ClassVar[dict[str, str]] = {
+        "model": "the mix none needs it too, because heads read texts with its tokenizer. Pass a "
+        "run, a model, or its name"
+    }
 
     model: Name = Field(description="a run, a model, or its name")
 

@@ -18,6 +18,7 @@ from downstream.settings.flags import (
     Flag,
     FlagSet,
 )
+from downstream.settings.ranges import BatchSize, Count, Width
 from downstream.settings.word_heads import WordHeadSettings, WordTaskSettings
 
 ANSWERER_FILE = "answerer.json"  # the description of a saved head
@@ -53,7 +54,7 @@ class SpanDataSettings(Section):
         description="leave out questions without an answer (is_impossible in SQuAD 2.0), which are "
         "otherwise rejected",
     )
-    train_questions: PositiveInt | None = Field(
+    train_questions: Count | None = Field(
         None,
         description="train on a random selection of passages with about this many questions "
         "(default: all)",
@@ -66,10 +67,10 @@ class SpanDataSettings(Section):
 class SpanHeadSettings(WordHeadSettings):
     """The network that finds the answer to a question in a passage."""
 
-    encoder_dim: PositiveInt = Field(
+    encoder_dim: Width = Field(
         64, description="units per direction of the biLSTM over passages and questions"
     )
-    span_dim: PositiveInt = Field(
+    span_dim: Width = Field(
         32, description="units per direction of each of the two biLSTMs after the attention"
     )
     dropout: Share = Field(0.2, description="dropout rate of the inputs of each layer")
@@ -85,13 +86,13 @@ class SpanHeadSettings(WordHeadSettings):
 class SpanTrainingSettings(TrainingSettings):
     """How a head is trained."""
 
-    epochs: PositiveInt | None = Field(
+    epochs: Count | None = Field(
         None, description=f"maximum number of epochs (default: {DEFAULT_SPAN_EPOCHS})"
     )
-    patience: PositiveInt = Field(
+    patience: Count = Field(
         2, description="stop after this many epochs without a better validation F1"
     )
-    batch_size: Annotated[int, Field(ge=2)] | None = Field(
+    batch_size: BatchSize | None = Field(
         None,
         description="passages per step, each with at most 8 of its questions (default: "
         f"{DEFAULT_SPAN_BATCH_SIZE})",

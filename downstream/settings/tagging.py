@@ -18,6 +18,7 @@ from downstream.settings.flags import (
     Flag,
     FlagSet,
 )
+from downstream.settings.ranges import BatchSize, Count, Width
 from downstream.settings.word_heads import WordHeadSettings, WordTaskSettings
 
 TAGGER_FILE = "tagger.json"  # the description of a saved head
@@ -64,7 +65,7 @@ class TagDataSettings(SequenceDataSettings):
 class TagHeadSettings(WordHeadSettings):
     """The network that maps the vectors of the words of a sentence to tags."""
 
-    encoder_dim: PositiveInt = Field(128, description="units per direction of the biLSTM")
+    encoder_dim: Width = Field(128, description="units per direction of the biLSTM")
     encoder_layers: Annotated[int, Field(ge=1, le=8)] = Field(
         1, description="number of layers of the biLSTM"
     )
@@ -81,13 +82,13 @@ class TagHeadSettings(WordHeadSettings):
 class TagTrainingSettings(TrainingSettings):
     """How a tagger is trained."""
 
-    epochs: PositiveInt | None = Field(
+    epochs: Count | None = Field(
         None, description=f"maximum number of epochs (default: {DEFAULT_TAG_EPOCHS})"
     )
-    patience: PositiveInt = Field(
+    patience: Count = Field(
         4, description="stop after this many epochs without a better validation score"
     )
-    batch_size: Annotated[int, Field(ge=2)] | None = Field(
+    batch_size: BatchSize | None = Field(
         None,
         description=f"sentences per step (default: {DEFAULT_TAG_BATCH_SIZE}, fewer for small data "
         "sets)",

@@ -6,13 +6,13 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from bilm.files.sections import PositiveInt
 from downstream.settings.common import (
     TaskSettings,
     TrainingPlan,
     WordVectorSettings,
     batch_size_for,
 )
+from downstream.settings.ranges import Width
 
 
 class WordHeadSettings(WordVectorSettings):
@@ -23,7 +23,7 @@ class WordHeadSettings(WordVectorSettings):
         description="add features of the characters of each word, computed by a CNN (default: only "
         "for the mix `none`)",
     )
-    character_filters: PositiveInt = Field(64, description="number of filters of this CNN")
+    character_filters: Width = Field(64, description="number of filters of this CNN")
     elmo_at: Literal["input", "output", "both"] = Field(
         "input", description="concatenate a mix with the input or output of the encoder, or both"
     )
@@ -62,8 +62,8 @@ class WordTaskSettings(TaskSettings):
             )
         if head.elmo_at == "output" and head.vectors is None and not head.characters:
             raise ValueError(
-                "elmo_at is 'output', which needs word vectors or characters at the input; set "
-                "head.vectors or head.characters"
+                "head.elmo_at is 'output', which needs word vectors or characters at the input; "
+                "set head.vectors or head.characters"
             )
         return self
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bilm.errors import CorpusError
 from downstream.settings.coreference import CorefDataSettings, CorefSettings
-from downstream.tasks.splits import SPLITS, first_for_validation, paths_of
+from downstream.tasks.splits import SPLITS, first_for_validation, paths_of, too_few
 from downstream.texts.cluster_scores import ClusterScores, score_chains, score_clusters
 from downstream.texts.clusters import Clusters, without_singletons
 from downstream.texts.documents import Document, DocumentFile, read_documents
@@ -232,10 +232,7 @@ def _split_off_validation(file: DocumentFile, share: float) -> dict[str, Documen
         places.setdefault(document.sentences, []).append(i)
     groups = list(places.values())
     if len(groups) < 2:
-        raise CorpusError(
-            f"{file.path} has one document; at least two different ones are needed, one of them "
-            "for validation. Pass --validation"
-        )
+        raise too_few(file.path, len(file.documents), "document")
     first = first_for_validation(len(groups), share)
     parts = (("train", groups[:first]), ("validation", groups[first:]))
     return {

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bilm.errors import CorpusError
 from bilm.text.tokenizers import MosesTokenizer, WhitespaceTokenizer, require_tokenizer
 from downstream.settings.spans import (
     PlainTokenizer,
@@ -22,7 +21,7 @@ from downstream.settings.spans import (
     SpanSettings,
 )
 from downstream.tasks.span_scores import AnsweredQuestion, SpanScores, score_spans
-from downstream.tasks.splits import SPLITS, first_for_validation, paths_of
+from downstream.tasks.splits import SPLITS, first_for_validation, paths_of, too_few
 from downstream.texts.passage_words import Split as SplitWords
 from downstream.texts.passage_words import TokenizedFile, tokenize_file
 from downstream.texts.passages import PassageFile, PassageReading, Question, read_passages
@@ -207,9 +206,7 @@ def split_passages(
         train = files["train"]
         num_passages = len(train.passages)
         if num_passages < 2:
-            raise CorpusError(
-                f"{train.path} has one passage; at least two are needed, one of them for validation"
-            )
+            raise too_few(train.path, num_passages, "passage")
         first = first_for_validation(num_passages, data.validation_share)
         splits["train"] = PassageSplit("train", tuple(range(first)))
         splits["validation"] = PassageSplit("train", tuple(range(first, num_passages)))

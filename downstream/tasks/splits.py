@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from bilm.errors import CorpusError
 from downstream.texts.labelled import Ids
 
 SPLITS = ("train", "validation", "test")
@@ -41,6 +42,15 @@ def first_for_validation(num_texts: int, share: float) -> int:
     There must be at least two texts. Each part has at least one.
     """
     return num_texts - min(num_texts - 1, max(1, round(share * num_texts)))
+
+
+def too_few(path: str, count: int, noun: str) -> CorpusError:
+    """Return the error about a training file with only one different text, named by `noun`."""
+    found = f"one {noun}" if count == 1 else f"{count:,} {noun}s, which are all equal"
+    return CorpusError(
+        f"{path} has {found}; at least two different ones are needed, one of them for validation. "
+        f"Add a {noun}, or pass --validation"
+    )
 
 
 def groups_of(texts: Iterable[Hashable]) -> Ids:

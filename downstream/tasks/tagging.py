@@ -18,8 +18,9 @@ import numpy as np
 from bilm.errors import CorpusError
 from downstream.settings.tagging import SequenceDataSettings, SequenceSettings, TagSettings
 from downstream.tasks.labels import unknown_label
-from downstream.tasks.splits import SPLITS, first_for_validation, paths_of
+from downstream.tasks.splits import SPLITS, first_for_validation, paths_of, too_few
 from downstream.tasks.tag_scores import TagScores, score_tags
+from downstream.texts.counts import counted
 from downstream.texts.tag_sequences import ALL_SPANS, OUTSIDE, SpanRules, bio_labels, type_of
 from downstream.texts.tagged import TaggedExample, TaggedFile, TagReading, read_tagged
 
@@ -166,12 +167,12 @@ def make_tagging(
         sentences = _training_sentences(train, data.validation_share)
         splits |= split_off_validation(train, sentences)
         count = len({train.sentences[i] for i in sentences})
-        part = f"the first {count:,} different sentences of {train.path}"
+        part = f"the first {counted(count, 'different sentence')} of {train.path}"
     labels = labels_of(splits["train"].examples, is_bio)
     if len(labels) < 2:
-        found = labels[0] if labels else "none"
+        found = f"only one label, {labels[0]!r}" if labels else "no labels"
         raise CorpusError(
-            f"{train.path} has fewer than two labels ({found}); check the column of tags"
+            f"{train.path} has {found}; at least two are needed. Check the column of tags"
         )
     if data.unknown_labels == "reject":
         for name in ("validation", "test"):
@@ -196,9 +197,9 @@ def split_off_validation(file: TaggedFile, sentences: Collection[int]) -> dict[s
     after = tuple(e for e in file.examples if e.sentence not in sentences)
     if not before or not after:
         raise CorpusError(
-            f"{file.path}: the last {len(file.sentences) - len(sentences)} sentences, which are "
-            f"for validation, have {len(after)} examples, and the others {len(before)}; pass "
-            "--validation"
+            f"{file.path}: of its examples, {len(after)} are in the sentences for validation, "
+            f"which are the last {len(file.sentences) - len(sentences)}, and {len(before)} in the "
+            "others; pass --validation"
         )
     return {"train": TagSplit("train", before), "validation": TagSplit("train", after)}
 
@@ -212,10 +213,7 @@ def _training_sentences(file: TaggedFile, share: float) -> frozenset[int]:
     places: dict[tuple[str, ...], int] = {}
     numbers = [places.setdefault(words, len(places)) for words in file.sentences]
     if len(places) < 2:
-        raise CorpusError(
-            f"{file.path} has one sentence; at least two different ones are needed, one of them "
-            "for validation. Pass --validation"
-        )
+        raise too_few(file.path, len(file.sentences), "sentence")
     first = first_for_validation(len(places), share)
     return frozenset(i for i, number in enumerate(numbers) if number < first)
 

@@ -5,6 +5,7 @@ The methods import torch; reading and checking the texts does not.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from downstream.tasks.text_task import (
     sorted_names,
     text_columns,
 )
+from downstream.texts.counts import counted
 from downstream.texts.labelled import TargetTexts
 from downstream.texts.targets import read_label_sets, read_numbers
 
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from downstream.heads.saved_head import Description, HeadInputs
     from downstream.heads.text_targets import Indicators, LabelSets, Numbers
     from downstream.tasks.target_scores import LabelSetScores, NumberScores
+
+
+logger = logging.getLogger(__name__)
+
+_SUSPECT_R2 = -10.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,15 @@ class NumberTask(TextTask):
         """Compare the predicted numbers with the true ones."""
         from downstream.tasks.target_scores import score_numbers
 
-        return score_numbers(numbers, predictions)
+        scores = score_numbers(numbers, predictions)
+        if scores.r2 < _SUSPECT_R2:
+            logger.warning(
+                "R^2 of %s is %.3g: the error is much larger than the differences between the "
+                "numbers; check that all files have numbers of the same unit",
+                counted(len(numbers), "text"),
+                scores.r2,
+            )
+        return scores
 
 
 def read_text_task(settings: Settings) -> Task | LabelSetTask | NumberTask:
@@ -121,8 +136,27 @@ def read_number_task(settings: Settings) -> NumberTask:
     splits = make_splits(files, rows, np.zeros(len(rows["train"]), dtype=np.int64), settings)
     numbers = splits["train"].labels
     if (numbers == numbers[0]).all():
+        source = files["train"].source
+        what = f"all {len(numbers):,} training texts of {source} have"
+        if len(numbers) == 1:
+            what = f"the only training text of {source} has"
         raise CorpusError(
-            f"all {len(numbers):,} training texts of {files['train'].source} have the number "
-            f"{numbers[0]:g}; regression needs different numbers. Check the label column"
+            f"{what} the number {numbers[0]:g}; regression needs different numbers. Check the "
+            "label column"
         )
+    _check_validation(splits["validation"], files)
     return NumberTask(files, splits)
+
+
+def _check_validation(split: Split, files: dict[str, TargetTexts[float]]) -> None:
+    """Reject a validation split of one number, for which R^2 is not defined."""
+    numbers, source = split.labels, files[split.file].source
+    if (numbers == numbers[0]).all():
+        what = "the only validation text" if len(numbers) == 1 else "each validation text"
+        remedy = "raise --validation-share, or pass --validation"
+        if split.file == "validation":
+            remedy = "add texts with other numbers"
+        raise CorpusError(
+            f"{what} of {source} has the number {numbers[0]:g}, but R^2, which chooses the epoch, "
+            f"needs different numbers; {remedy}"
+        )

@@ -5,6 +5,7 @@ The methods import torch; reading and splitting the texts does not.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from bilm.errors import ConfigError, CorpusError
 from downstream.settings.sections import BaselineSettings, DataSettings, Settings
 from downstream.tasks.splits import SPLITS, groups_of, keeps_classes, members_of, paths_of
+from downstream.texts.counts import counted
 from downstream.texts.labelled import Ids, TextColumns
 
 if TYPE_CHECKING:
@@ -146,17 +148,29 @@ def make_splits(
     """
     whole = {name: Split(name, np.arange(len(rows)), rows) for name, rows in labels.items()}
     if settings.data.validation is not None:
-        return {split: whole[split] for split in SPLITS}
+        splits = {split: whole[split] for split in SPLITS}
+        _check_share(settings.train.share, len(splits["train"]))
+        return splits
     share, seed = settings.data.validation_share, settings.train.seed
     try:
         train, validation = split_validation(files["train"].texts, strata, share, seed)
     except CorpusError as e:
         raise CorpusError(f"{settings.data.train}: {e}") from None
+    _check_share(settings.train.share, len(train))
     return {
         "train": whole["train"].subset(train),
         "validation": whole["train"].subset(validation),
         "test": whole["test"],
     }
+
+
+def _check_share(share: float, num_texts: int) -> None:
+    """Reject a share of one training text, from which heads cannot standardize their input."""
+    if share < 1 and math.ceil(share * num_texts) < 2:
+        raise ConfigError(
+            f"--train-share {share:g} of {counted(num_texts, 'training text')} is one text; at "
+            "least two are needed. Raise it"
+        )
 
 
 def split_validation(

@@ -1,8 +1,8 @@
 """Questions without answers, for prediction: JSON lines with `context` and its questions.
 
-The questions are `question`, a string, or `questions`, a list of strings, or `qas`, a list of
-objects with `question` and, optionally, `id`, as in the files for training. Other fields are
-ignored. Every error names the file and the line. Does not import torch.
+The questions are `question`, a string, optionally with an `id`; or `questions`, a list of strings;
+or `qas`, a list of objects with `question` and, optionally, `id`, as in the files for training.
+Other fields are ignored. Every error names the file and the line. Does not import torch.
 """
 
 from __future__ import annotations
@@ -52,14 +52,19 @@ def _questions(record: dict[str, Any], place: str) -> list[tuple[str, str | None
             f"{', '.join(_FIELDS)}"
         )
     if given == ["question"]:
-        return [(nonempty_text(record["question"], f"{place}: the question"), None)]
+        return [(nonempty_text(record["question"], f"{place}: the question"), _id(record, place))]
     result: list[tuple[str, str | None]] = []
     for where, item in list_items(record, given[0], place, ": "):
         name = None
         if given == ["qas"]:
             [text] = fields_of(item, ("question",), where)
-            name = None if "id" not in item else nonempty_text(item["id"], f"{where}: the id")
+            name = _id(item, where)
         else:
             text = item
         result.append((nonempty_text(text, f"{where}: the question"), name))
     return result
+
+
+def _id(record: dict[str, Any], place: str) -> str | None:
+    """Return the id of a question, if it has one."""
+    return None if "id" not in record else nonempty_text(record["id"], f"{place}: the id")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from bilm.errors import CorpusError
 from bilm.text.lines import LineReader
+from downstream.texts.counts import counted
 
 MIN_COLUMNS = 12
 
@@ -25,13 +26,17 @@ _MARK = re.compile(r"(\()?(\d+)(\))?")
 
 @dataclass
 class ColumnDocument:
-    """A document as it is read; `clusters` are lists of (first word, last word) by number."""
+    """A document as it is read; `clusters` are lists of (first word, last word) by number.
+
+    `lines` has the line of each word.
+    """
 
     name: str
     line: int
     sentences: tuple[tuple[str, ...], ...] = ()
     speakers: tuple[str, ...] = ()
     clusters: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    lines: tuple[int, ...] = ()
 
 
 def read_conll2012(path: Path) -> Iterator[ColumnDocument]:
@@ -42,7 +47,7 @@ def read_conll2012(path: Path) -> Iterator[ColumnDocument]:
         if match := _BEGIN.match(line):
             if reader is not None:
                 raise CorpusError(f"{place} begins a document before the end of the previous one")
-            reader = _Document(f"{match[1]}; part {match[2]}", number)
+            reader = _Document(path, f"{match[1]}; part {match[2]}", number)
         elif line.startswith("#end document") and reader is not None:
             yield reader.finished(place)
             reader = None
@@ -55,7 +60,7 @@ def read_conll2012(path: Path) -> Iterator[ColumnDocument]:
                 "000`"
             )
         else:
-            reader.add(line, place)
+            reader.add(line, number)
     if reader is not None:
         raise CorpusError(f"{path}: the document of line {reader.line} has no `#end document`")
 
@@ -63,26 +68,30 @@ def read_conll2012(path: Path) -> Iterator[ColumnDocument]:
 class _Document:
     """The lines of one document."""
 
-    def __init__(self, name: str, line: int) -> None:
+    def __init__(self, path: Path, name: str, line: int) -> None:
         self.line = line
+        self._path = path
         self._name = name
         self._sentences: list[tuple[str, ...]] = []
         self._words: list[str] = []
         self._speakers: list[str] = []
+        self._lines: list[int] = []
         self._open: dict[str, list[int]] = {}
         self._clusters: dict[str, list[tuple[int, int]]] = {}
 
-    def add(self, line: str, place: str) -> None:
-        """Add a word with its columns."""
+    def add(self, line: str, number: int) -> None:
+        """Add the word of a line with its columns."""
+        place = f"{self._path}, line {number}"
         cells = line.split()
         if len(cells) < MIN_COLUMNS:
             raise CorpusError(
-                f"{place} has {len(cells)} column{'s' * (len(cells) > 1)}; "
-                f"CoNLL-2012 has at least {MIN_COLUMNS}"
+                f"{place} has {counted(len(cells), 'column')}; CoNLL-2012 has at least "
+                f"{MIN_COLUMNS}"
             )
         index = len(self._speakers)
         self._words.append(cells[3])
         self._speakers.append(cells[9])
+        self._lines.append(number)
         for mark in () if cells[-1] in ("-", "_") else cells[-1].split("|"):
             self._add_mark(mark, index, place)
 
@@ -111,11 +120,19 @@ class _Document:
     def finished(self, place: str) -> ColumnDocument:
         """Return the document; `place` is that of its end."""
         self.end_sentence()
-        still_open = [cluster for cluster, starts in self._open.items() if starts]
-        if still_open:
-            raise CorpusError(f"{place}: a mention of cluster {still_open[0]} is not closed")
+        for cluster, starts in self._open.items():
+            if starts:
+                raise CorpusError(
+                    f"{self._path}, line {self._lines[starts[-1]]}: the mention of cluster "
+                    f"{cluster} that starts here is not closed"
+                )
         if not self._sentences:
             raise CorpusError(f"{place} ends a document without words; remove the document")
         return ColumnDocument(
-            self._name, self.line, tuple(self._sentences), tuple(self._speakers), self._clusters
+            self._name,
+            self.line,
+            tuple(self._sentences),
+            tuple(self._speakers),
+            self._clusters,
+            tuple(self._lines),
         )

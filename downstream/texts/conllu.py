@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bilm.errors import CorpusError
 from bilm.text.lines import LineReader
+from downstream.texts.counts import counted
 
 COLUMNS = {"upos": 3, "xpos": 4}
 
@@ -62,7 +63,7 @@ def _cells(line: str, place: str, column: str) -> tuple[str, str] | None:
     cells = line.rstrip("\r").split("\t")
     if len(cells) != len(NAMES):
         raise CorpusError(
-            f"{place} has {len(cells)} column{'s' * (len(cells) > 1)} separated by tabs; CoNLL-U "
+            f"{place} has {counted(len(cells), 'column')} separated by tabs; CoNLL-U "
             f"has {len(NAMES)}: {', '.join(NAMES)}"
         )
     if _SKIPPED_ID.fullmatch(cells[0]):

@@ -101,27 +101,49 @@ def _check_names(file: DocumentFile) -> None:
             )
 
 
+class MentionError(ValueError):
+    """A mention that breaks a rule; `word` is the index of its last word, if it is one."""
+
+    def __init__(self, message: str, word: Any = None) -> None:
+        super().__init__(message)
+        self.word = word
+
+
 def checked_clusters(
-    clusters: Iterable[Iterable[tuple[Any, Any]]], sentences: Sentences
+    clusters: Iterable[Iterable[tuple[Any, Any]]],
+    sentences: Sentences,
+    names: Sequence[str] | None = None,
 ) -> Clusters:
-    """Return the clusters as mentions; raise ValueError for the first rule that one breaks."""
+    """Return the clusters as mentions; raise MentionError for the first rule that one breaks.
+
+    `names` are those of the clusters in errors, by default their indices.
+    """
     sentence_of = [i for i, words in enumerate(sentences) for _ in words]
     owners: dict[Mention, int] = {}
     result = []
+
+    def name(cluster: int) -> object:
+        return cluster if names is None else names[cluster]
+
     for i, cluster in enumerate(clusters):
         mentions = [_checked_mention(first, last, sentence_of) for first, last in cluster]
         if not mentions:
-            raise ValueError(f"cluster {i} has no mentions; remove it")
+            raise MentionError(f"cluster {name(i)} has no mentions; remove it")
         for mention in mentions:
             owner = owners.setdefault(mention, i)
             if owner != i:
-                raise ValueError(
-                    f"the mention {list(mention)} is in the clusters {owner} and {i}; a mention "
-                    "belongs to one cluster. Join the clusters, or remove it from one of them"
+                raise MentionError(
+                    f"the mention {list(mention)} is in the clusters {name(owner)} and {name(i)}; "
+                    "a mention belongs to one cluster. Join the clusters, or remove it from one "
+                    "of them",
+                    mention.last,
                 )
         if len(set(mentions)) < len(mentions):
             twice = next(m for k, m in enumerate(mentions) if m in mentions[:k])
-            raise ValueError(f"cluster {i} contains the mention {list(twice)} twice; remove one")
+            raise MentionError(
+                f"cluster {name(i)} contains the mention {list(twice)} twice; remove one",
+                twice.last,
+            )
         result.append(mentions)
     return sorted_clusters(result)
 
@@ -130,25 +152,26 @@ def _checked_mention(first: Any, last: Any, sentence_of: Sequence[int]) -> Menti
     num_words = len(sentence_of)
     for value in (first, last):
         if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(
+            raise MentionError(
                 f"the mention [{first!r:.20}, {last!r:.20}] is not a pair of integers; expected "
                 "the indices of its first and its last word"
             )
     if first > last:
-        raise ValueError(
+        raise MentionError(
             f"the mention [{first}, {last}] starts after its end; expected the indices of its "
             "first and its last word"
         )
     if first < 0 or last >= num_words:
-        raise ValueError(
+        raise MentionError(
             f"the mention [{first}, {last}] is outside the document, which has {num_words} words "
             f"with the indices 0 to {num_words - 1}"
         )
     if sentence_of[first] != sentence_of[last]:
-        raise ValueError(
+        raise MentionError(
             f"the mention [{first}, {last}] starts in the sentence {sentence_of[first]} and ends "
             f"in the sentence {sentence_of[last]}; a mention is inside a sentence. Correct it, or "
-            "join the sentences"
+            "join the sentences",
+            last,
         )
     return Mention(first, last)
 
@@ -180,6 +203,7 @@ def _document(
     for field, value in (("doc", name), ("genre", genre)):
         if value is not None and not isinstance(value, str):
             raise CorpusError(f"{place}: {field} is {value!r:.60}; expected a string")
+        checked_text(value or "", f"{place}: {field}")
     speakers = _speakers(record.get("speakers"), sentences, place)
     return Document(name, sentences, checked, genre, speakers, number)
 
@@ -191,9 +215,7 @@ def _sentences(value: Any, place: str) -> Sentences:
         )
     sentences = []
     for i, words in enumerate(value):
-        what = f"{place}: sentence {i}"
-        sentences.append(checked_words(words, what))
-        checked_text(" ".join(words), what)
+        sentences.append(checked_words(words, f"{place}: sentence {i}"))
     return tuple(sentences)
 
 
@@ -209,15 +231,18 @@ def _speakers(value: Any, sentences: Sentences, place: str) -> tuple[str, ...] |
     speakers = tuple(itertools.chain.from_iterable(value))
     if not all(isinstance(speaker, str) for speaker in speakers):
         raise CorpusError(f"{place}: a speaker is not a string")
+    checked_text("".join(speakers), f"{place}: a speaker")
     return speakers
 
 
 def _conll(path: Path) -> Iterable[Document]:
     for found in read_conll2012(path):
-        place = f"{path}, line {found.line}"
         try:
-            clusters = checked_clusters(found.clusters.values(), found.sentences)
-        except ValueError as e:
-            raise CorpusError(f"{place}: {e}") from None
+            clusters = checked_clusters(
+                found.clusters.values(), found.sentences, tuple(found.clusters)
+            )
+        except MentionError as e:
+            line = found.line if e.word is None else found.lines[e.word]
+            raise CorpusError(f"{path}, line {line}: {e}") from None
         genre = found.name.split("/")[0] if "/" in found.name else None
         yield Document(found.name, found.sentences, clusters, genre, found.speakers, found.line)

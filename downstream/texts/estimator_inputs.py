@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from bilm.errors import ConfigError
+from downstream.settings.mix_kinds import MIX_NAMES, MixKind
 
 Texts = Sequence[str] | npt.NDArray[Any]
 
@@ -58,6 +61,18 @@ def as_pairs(X: Sequence[Sequence[str]] | npt.NDArray[Any]) -> list[tuple[str, s
     return pairs
 
 
+def check_mix(mix: object) -> None:
+    """Raise ConfigError unless `mix` is one that reads layers; estimators have no word vectors."""
+    try:
+        if mix != "none":
+            MixKind.parse(str(mix))
+            return
+    except ValueError:
+        pass
+    allowed = MIX_NAMES.removesuffix(", none")
+    raise ConfigError(f"mix is {str(mix)!r:.60}; it must be one of {allowed}")
+
+
 def check_one_of(name: str, value: object, allowed: Collection[str]) -> None:
     """Raise ValueError unless `value` is one of the allowed names."""
     if value not in allowed:
@@ -79,6 +94,20 @@ def with_python_numbers(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def parameters_of(tree: dict[str, Any], own: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameter of each setting in a tree of sections, by the path of the setting.
+
+    It has the name of the setting, except for the paths in `own`.
+    """
+    paths = {
+        f"{section}.{name}": name
+        for section, values in tree.items()
+        if isinstance(values, dict)
+        for name in values
+    }
+    return {**paths, **own}
+
+
 def is_indicator_matrix(y: Any) -> bool:
     """Return whether the targets are a matrix of several columns, dense or sparse."""
     from scipy.sparse import issparse
@@ -98,6 +127,8 @@ def as_indicators(y: Any) -> npt.NDArray[np.float32]:
         raise ValueError(
             "y is a matrix, but not an indicator matrix of labels: its values must be 0 and 1"
         )
+    if not array.any():
+        raise ValueError("no text has a label: all values of y are 0; at least one label is needed")
     return array.astype(np.float32)
 
 
@@ -110,4 +141,9 @@ def as_numbers(y: Any) -> npt.NDArray[np.float32]:
     if np.abs(checked).max() > np.finfo(np.float32).max:
         raise ValueError("y contains numbers that are too large for float32; scale them")
     numbers: npt.NDArray[np.float32] = checked.astype(np.float32)
+    if len(numbers) > 1 and (numbers == numbers[0]).all():
+        raise ValueError(
+            f"all {len(numbers):,} values of y are {numbers[0]:g}; regression needs different "
+            "numbers"
+        )
     return numbers

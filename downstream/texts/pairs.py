@@ -19,6 +19,7 @@ from bilm.errors import ConfigError, CorpusError
 from bilm.text.lines import LineReader
 from bilm.text.records import numbered_lines, place_of, read_rows
 from bilm.text.tables import Format, format_of
+from downstream.texts.counts import counted
 from downstream.texts.labelled import Ids, Placed, label_of, text_of
 
 
@@ -123,7 +124,8 @@ def pairs_of_lines(reader: LineReader) -> list[tuple[str, str]]:
         cells = line.split("\t")
         if len(cells) != 2:
             raise CorpusError(
-                f"{place} has {len(cells)} columns separated by tabs; expected two texts"
+                f"{place} has {counted(len(cells), 'column')}; expected two texts, separated by a "
+                "tab"
             )
         pairs.append(_texts(cells, PairColumns("1", "2"), place))
     if not pairs:

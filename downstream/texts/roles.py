@@ -18,6 +18,8 @@ from typing import Any
 from bilm.errors import CorpusError
 from bilm.text.lines import LineReader
 from bilm.text.records import read_rows
+from bilm.text.tables import checked_text
+from downstream.texts.counts import counted
 from downstream.texts.json_words import checked_index, checked_words
 from downstream.texts.tag_sequences import find_bad_tag
 from downstream.texts.tagged import TaggedExample, TaggedFile
@@ -36,7 +38,7 @@ def read_roles(path: Path | str) -> TaggedFile:
         LineReader(path), "jsonl", ("tokens", "predicates")
     ):
         place = f"{path}, line {number}"
-        words = checked_words(tokens, f"{place}: tokens")
+        words = checked_words(tokens, f"{place}: tokens", one_line=True)
         for predicate, tags in _predicates(predicates, words, place):
             example = TaggedExample(len(sentences), tags, (number,) * len(words), predicate)
             examples.append(example)
@@ -61,10 +63,11 @@ def _predicates(
             raise CorpusError(f"{place}: the tags of a predicate are not a list of strings")
         if len(tags) != len(words):
             raise CorpusError(
-                f"{place}: the predicate at {index} has {len(tags)} tags, but there are "
-                f"{len(words)} words; there must be one tag per word"
+                f"{place}: the predicate at {index} has {counted(len(tags), 'tag')} for "
+                f"{counted(len(words), 'word')}; there must be one tag per word"
             )
         what = f"{place}: the predicate at {index}"
+        checked_text("".join(tags), f"{place}: a tag of the predicate at {index}")
         _check_tags(tags, index, what)
         if known.setdefault(index, tags) != tags:
             raise CorpusError(f"{what} occurs twice, with different tags; remove one of the two")

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from bilm.errors import CorpusError
 from bilm.text.lines import LineReader
 from bilm.text.records import numbered_lines, read_rows
+from bilm.text.tables import checked_text
 from downstream.texts.json_words import checked_index, checked_words
 
 _JOINTS = re.compile(r"[\s_]+")
@@ -112,7 +113,7 @@ def _text(value: Any, name: str, place: str) -> str:
             f"{place}: the {name} of an instance is {value!r:.60}; expected a string that is not "
             "empty"
         )
-    return value
+    return checked_text(value, f"{place}: the {name} of an instance")
 
 
 def read_first_senses(path: Path | str) -> Mapping[Lemma, str]:

@@ -1,9 +1,9 @@
 """Tagged sentences from CoNLL columns and CoNLL-U, plain or compressed.
 
 A line of a CoNLL file is a word and its columns, separated by tabs or spaces; a blank line ends a
-sentence, and lines that start with -DOCSTART- are skipped. Every error names the file and the line:
-a line with fewer or more columns than the first one, an empty tag, and a tag that breaks the rules
-of BIO.
+sentence, and lines whose first column is -DOCSTART- are skipped. Every error names the file and the
+line: a line with fewer or more columns than the first one, an empty tag, and a tag that breaks the
+rules of BIO.
 
 Cost: one pass over the file; the words and tags are kept in memory. Does not import torch.
 """
@@ -18,6 +18,7 @@ from typing import Literal
 from bilm.errors import ConfigError, CorpusError
 from bilm.text.lines import LineReader
 from downstream.texts.conllu import COLUMNS, NAMES, TaggedSentence, read_conllu
+from downstream.texts.counts import counted
 from downstream.texts.tag_sequences import Scheme, bio_from_iob1, find_bad_tag
 
 TagFormat = Literal["columns", "conllu"]
@@ -116,7 +117,7 @@ def _columns(path: Path, reading: TagReading) -> Iterator[TaggedSentence]:
     lines: list[int] = []
     table = _Columns(path, reading)
     for number, line in enumerate(LineReader(path).lines(), 1):
-        if not line.strip() or line.startswith(_DOCUMENT_START):
+        if not line.strip() or _is_document_start(line):
             if words:
                 yield TaggedSentence(tuple(words), tuple(tags), tuple(lines))
             words, tags, lines = [], [], []
@@ -127,6 +128,12 @@ def _columns(path: Path, reading: TagReading) -> Iterator[TaggedSentence]:
         lines.append(number)
     if words:
         yield TaggedSentence(tuple(words), tuple(tags), tuple(lines))
+
+
+def _is_document_start(line: str) -> bool:
+    """Return whether the first column is the marker of a document, and not only begins with it."""
+    first, *_ = line.split("\t" if "\t" in line else None, 1)
+    return first.strip() == _DOCUMENT_START
 
 
 class _Columns:
@@ -167,7 +174,7 @@ class _Columns:
                 f"separated by {separator}; use the same separator in all lines"
             )
         return CorpusError(
-            f"{place} has {_count(count)} separated by {separator}; the first line has "
+            f"{place} has {counted(count, 'column')} separated by {separator}; the first line has "
             f"{self._num_columns}. Correct the line"
         )
 
@@ -180,16 +187,18 @@ class _Columns:
         for flag, value in (("--word-column", self._word + 1), ("--tag-column", int(column))):
             if not 1 <= value <= self._num_columns:
                 raise CorpusError(
-                    f"{self._path}, line {number} has {_count(self._num_columns)}, but {flag} is "
+                    f"{self._path}, line {number} has {counted(self._num_columns, 'column')}, but "
+                    f"{flag} is "
                     f"{value}; use a number from 1 to {self._num_columns}"
                 )
+        if self._num_columns == 1 and self._tag_column is None:
+            raise CorpusError(
+                f"{self._path}, line {number} has one column; expected a word and its tag, "
+                "separated by a tab or a space"
+            )
         if self._word + 1 == int(column):
             raise ConfigError(
                 f"{self._path}: the words and the tags are both in column {column}; set "
                 "--word-column or --tag-column"
             )
         return int(column) - 1
-
-
-def _count(num_columns: int) -> str:
-    return "1 column" if num_columns == 1 else f"{num_columns} columns"

@@ -1,12 +1,14 @@
 """Targets of texts that are not one class: sets of labels, and numbers.
 
 The labels of a text are separated by a separator, or are a list of strings in JSON and Parquet
-files; a text may have no label. A number is written as usual. Errors name the file and the line.
+files; a text may have no label. A number is decimal or in scientific notation. Errors name the file
+and the line.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from bilm.errors import CorpusError
 from bilm.text.tables import checked_text
 from downstream.texts.labelled import TargetTexts, TextColumns, read_targets
 
+# What float() accepts besides, such as 1_0 and digits of other scripts, is an error.
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _MAX_NUMBER = 1e30  # numbers are computed in float32
 
 
@@ -33,6 +37,12 @@ def read_numbers(path: Path | str, columns: TextColumns) -> TargetTexts[float]:
 def _label_set(value: Any, place: str, separator: str) -> tuple[str, ...]:
     if isinstance(value, list):
         labels = [_one_label(item, place).strip() for item in value]
+        for label in labels:
+            if separator in label:
+                raise CorpusError(
+                    f"{place}: the label {label!r:.60} contains {separator!r}, which separates "
+                    "labels; rename it, or pass another --label-separator"
+                )
     else:
         text = _one_label(value, place)
         labels = [label.strip() for label in text.split(separator)] if text.strip() else []
@@ -58,14 +68,16 @@ def _one_label(value: Any, place: str) -> str:
 
 def _number(value: Any, place: str) -> float:
     number = math.nan
-    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
+    is_written = not isinstance(value, str) or _NUMBER.fullmatch(value.strip()) is not None
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool) and is_written:
         try:
             number = float(value)
         except (ValueError, OverflowError):
             number = math.nan
     if not abs(number) < _MAX_NUMBER:
         raise CorpusError(
-            f"{place}: the label is {value!r:.60}; expected a number between -{_MAX_NUMBER:g} and "
-            f"{_MAX_NUMBER:g}"
+            f"{place}: the label is {value!r:.60}; expected a number such as 2.5 or -1e-3, in "
+            "ASCII "
+            f"digits, between -{_MAX_NUMBER:g} and {_MAX_NUMBER:g}"
         )
     return number

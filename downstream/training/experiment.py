@@ -6,6 +6,7 @@ The biLM reads every text once, regardless of the number of mixes and seeds.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -161,9 +162,22 @@ def check_heads(
         check_vectors(settings.head.vectors)
     shape = FeatureShape(num_layers, dim, 0 if settings.head.vectors is None else 1)
     bilm = FileRecord(path="", digest="")
-    with torch.device("meta"):
-        for kind in settings.mix.kinds:
-            task.describe(settings, HeadInputs(bilm, None, shape, kind, 0)).build()
+    for kind in settings.mix.kinds:
+        with torch.device("meta"):
+            head = task.describe(settings, HeadInputs(bilm, None, shape, kind, 0)).build()
+        _check_memory(head)
+
+
+def _check_memory(head: MixedModel) -> None:
+    """Reject a head whose weights, gradients and AdamW moments need more than the memory."""
+    needed = 4 * sum(p.numel() * p.element_size() for p in head.parameters())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise ConfigError(
+            f"training the head needs at least {needed / 1e9:,.0f} GB of memory, but the machine "
+            f"has {memory / 1e9:,.0f} GB; reduce the widths of the head, such as --encoder-dim and "
+            "--hidden-dim"
+        )
 
 
 def _reads_words(opened: _Opened) -> bool:

@@ -151,5 +151,6 @@ class HeadClassifier(ClassifierMixin, HeadEstimator):  # type: ignore[misc]
         check_classification_targets(labels)
         self.classes_, ids = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has only one class, {self.classes_[0]!r}; at least two are needed")
+            (only,) = self.classes_.tolist()
+            raise ValueError(f"y has only one class, {only!r}; at least two are needed")
         return ids.astype(np.int64)

@@ -18,7 +18,7 @@ from downstream.heads.text_targets import Outputs, number_target
 from downstream.settings.mix_kinds import MixKind
 from downstream.settings.sections import HeadTraining
 from downstream.tasks.text_task import split_validation
-from downstream.texts.estimator_inputs import with_python_numbers
+from downstream.texts.estimator_inputs import check_mix, parameters_of, with_python_numbers
 from downstream.training.head_estimator import HeadEstimator, TargetParts
 
 
@@ -69,4 +69,7 @@ class TextHeadEstimator(TextEstimator, HeadEstimator):
             },
             "train": self._training(seed),
         }
-        return parse_section(HeadTraining, with_python_numbers(tree), type(self).__name__)
+        check_mix(self.mix)
+        names = parameters_of(tree, {"head.kind": "pooling", "train.seed": "random_state"})
+        owner = type(self).__name__
+        return parse_section(HeadTraining, with_python_numbers(tree), owner, names=names)

@@ -46,7 +46,7 @@ def measure_predictions(plans: Sequence[TaskPlan], places: Places) -> None:
             print(f"{record.stem}: not measured, because {head} does not exist", flush=True)
             continue
         _write_input(plan, places, source)
-        done = stages.run(record.stem, command)
+        done = stages.run(record.stem, [*command, "--overwrite"])  # it may have been interrupted
         with output.open("rb") as lines:
             num_lines = sum(1 for _ in lines)
         tree = {

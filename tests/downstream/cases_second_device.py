@@ -75,6 +75,7 @@ def test_predicts(device: str, place: Path) -> None:
     for name in ("cpu", device):
         output = place / f"{name}.csv"
         flags = ["--classifier", str(place / "report"), "--input", str(texts), "--device", name]
+        flags.append("--overwrite")
         assert predict([*flags, "--output", str(output)]) == 0
         outputs[name] = np.loadtxt(output, delimiter=",", skiprows=1, usecols=range(1, 5))
     np.testing.assert_allclose(outputs[device], outputs["cpu"], atol=1e-5)

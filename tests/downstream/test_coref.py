@@ -170,13 +170,20 @@ def test_predicts_raw_text_with_offsets(place: Path) -> None:
     assert [("First", 0, 5), ("First", 49, 54)] in mentions
     assert all(texts[0][m.start : m.end] == m.text for c in found.clusters for m in c)
     assert resolver.predict([]) == []
+    assert resolver.predict(iter(texts)) == [found]
+    clusters = resolver.predict_words(iter([[texts[0].split()]]), genres=iter([None]))
+    assert resolver.predict_words([[texts[0].split()]], speakers=[None]) == clusters
+    with pytest.raises(ValueError, match="there are 2 genres for 1 documents"):
+        resolver.predict_words([[["a"]]], genres=["x", "y"])
+    with pytest.raises(TypeError, match="document 1 of 1: the genre is 5; expected a string"):
+        resolver.predict_words([[["a"]]], genres=[5])  # type: ignore[list-item]
     with pytest.raises(CorpusError, match="document 2 of 2 has no words"):
         resolver.predict(["a", " "])
     with pytest.raises(CorpusError, match=r"^a\.txt, line 2 has no words"):
         resolver.predict(["a", " "], names=["a.txt, line 1", "a.txt, line 2"])
-    with pytest.raises(TypeError, match=r"pass \[text\]"):
+    with pytest.raises(TypeError, match=r"pass \[document\]"):
         resolver.predict("a text")
-    with pytest.raises(CorpusError, match="document 1 of 1 is not a list of sentences"):
+    with pytest.raises(TypeError, match="document 1 of 1: sentence 0 is 'a'"):
         resolver.predict_words([["a", "b"]])
     with pytest.raises(CorpusError, match="document 1 of 1 has 2 words and 1 speakers"):
         resolver.predict_words([[["a", "b"]]], speakers=[["A"]])
@@ -226,7 +233,8 @@ def test_predict_command_reads_files_and_standard_input(
     common = ["--head", str(place / "report"), "--input"]
     predict([*common, str(place / "in.txt"), "--output", str(place / "out.jsonl")])
     first = (place / "out.jsonl").read_text("utf-8")
-    predict([*common, str(place / "in.jsonl"), "--output", str(place / "out.jsonl")])
+    again = ["--output", str(place / "out.jsonl"), "--overwrite"]
+    predict([*common, str(place / "in.jsonl"), *again])
     assert (place / "out.jsonl").read_text("utf-8") == first
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(texts).encode())))
     capsys.readouterr()

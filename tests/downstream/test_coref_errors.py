@@ -29,6 +29,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--test", {**GOOD, "clusters": [[[3, 2]]]}, r"line 2: the mention \[3, 2\] starts after"),
         ("--validation", {"sentences": [["a"]]}, "line 2 has no field 'clusters'"),
         ("--test", {**GOOD, "sentences": []}, "line 2: sentences is"),
+        ("--test", {**GOOD, "genre": "\ud800"}, "line 2: genre contains a NUL or an unpaired"),
+        ("--test", {**GOOD, "doc": "a\0"}, "line 2: doc contains a NUL or an unpaired surrogate"),
+        (
+            "--test",
+            {"sentences": [["a"]], "clusters": [], "speakers": [["\ud800"]]},
+            "line 2: a speaker contains a NUL or an unpaired surrogate",
+        ),
     ],
 )
 def test_rejects_bad_documents_before_the_bilm_reads(
@@ -59,8 +66,8 @@ def test_error_exits_with_2(place: Path, tmp_path: Path) -> None:
     [
         (["--mix=trainable"], "model is missing"),
         (["--mix=none", "--no-characters"], "needs word vectors or characters"),
-        (["--mix=none", "--max-span-words=0"], "head.max_span_words"),
-        (["--mix=none", "--format=csv"], "data.format"),
+        (["--mix=none", "--max-span-words=0"], "--max-span-words is 0; it must be"),
+        (["--mix=none", "--format=csv"], '--format is "csv"; it must be'),
     ],
 )
 def test_rejects_invalid_settings(place: Path, more: list[str], message: str) -> None:

@@ -236,10 +236,14 @@ def test_accepts_one_text_per_class(classifier: BiLmClassifier) -> None:
 @pytest.mark.parametrize(
     ("parameter", "value", "message"),
     [
-        ("mix", "sum", "'sum' is not a mix"),
-        ("epochs", 0, "epochs"),
-        ("dropout", 1.0, "dropout"),
-        ("penalty", -1.0, "penalty"),
+        ("mix", "sum", "^mix is 'sum'; it must be one of trainable, .*, top, layer:K$"),
+        ("mix", "none", "^mix is 'none'; it must be one of trainable, .*, top, layer:K$"),
+        ("epochs", 0, "^epochs is 0; it must be greater than or equal to 1$"),
+        ("dropout", 1.0, "^dropout is 1.0; it must be less than 1$"),
+        ("penalty", -1.0, "^penalty is -1.0; it must be greater than or equal to 0$"),
+        ("penalty", float("nan"), "^penalty is NaN; it must be a finite number$"),
+        ("hidden_dim", -1, "^hidden_dim is -1; it must be"),
+        ("hidden_dim", 10**9, "^hidden_dim is 1000000000; it must be"),
         ("validation_share", 1.5, "must be between"),
         ("mix", "layer:7", "the model has 3 layers"),
     ],

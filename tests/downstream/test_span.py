@@ -135,6 +135,7 @@ def test_answerer_gives_the_scores_of_the_report(place: Path) -> None:
     assert sum(right) / len(right) == pytest.approx(expected)
     assert answerer.predict(pairs[:1])[0].text == answers[0].text
     assert answerer.predict([]) == []
+    assert answerer.predict(iter(pairs)) == answers
 
 
 def test_answers_have_offsets_in_the_original_text(place: Path) -> None:
@@ -153,7 +154,7 @@ def test_answers_have_offsets_in_the_original_text(place: Path) -> None:
         assert 0 < answer.score <= 1
     with pytest.raises(CorpusError, match="pair 2 of 2: the question is empty"):
         answerer.predict([pairs[0], (" ", "a")])
-    with pytest.raises(TypeError, match="list of pairs"):
+    with pytest.raises(TypeError, match="pair 1 of 1 is 'who'; expected two texts"):
         answerer.predict(["who"])  # type: ignore[list-item]
 
 
@@ -242,9 +243,13 @@ def test_error_exits_with_2(place: Path, tmp_path: Path) -> None:
         (["--mix=trainable"], "model is missing"),
         (["--mix=none", "--no-characters"], "needs word vectors or characters"),
         (["--mix=none", "--elmo-at=both"], "set it to 'input'"),
-        (["--mix=none", "--max-words=1"], "head.max_words"),
-        (["--mix=none", "--format=csv"], "data.format"),
-        (["--mix=none", "--tokenizer=none"], "data.tokenizer"),
+        (["--mix=none", "--max-words=1"], "--max-words is 1; it must be"),
+        (["--mix=none", "--format=csv"], '--format is "csv"; it must be'),
+        (["--mix=none", "--tokenizer=none"], '--tokenizer is "none"; it must be'),
+        (
+            ["--model=m", "--tokenizer=moses"],
+            "^--tokenizer has an effect only for runs without --m",
+        ),
     ],
 )
 def test_rejects_invalid_settings(place: Path, more: list[str], message: str) -> None:

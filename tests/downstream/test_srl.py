@@ -80,8 +80,12 @@ def test_predicts_frames_with_offsets(place: Path) -> None:
         [("ARG0", "mat", 9)],
     ]
     assert none == []
+    assert labeler.predict(iter(["cat  sat mat ran on", "the mat"])) == [frames, none]
     tags = labeler.predict_words([["cat", "sat", "mat", "ran", "on"]] * 2, [1, 3])
     assert tags == [f.tags for f in frames]
+    sentence = ["cat", "sat", "mat", "ran", "on"]
+    assert labeler.predict_words(iter([sentence, sentence]), iter([[1, 3], []])) == [tags, []]
+    assert labeler.predict_words([], []) == []
     with pytest.raises(CorpusError, match="sentence 1 of 1 has no word 7"):
         labeler.predict_words([["a"]], [7])
     with pytest.raises(CheckpointError, match="was not trained for Tagger"):
@@ -101,6 +105,9 @@ def test_predict_command_reads_standard_input(
     arguments = ["--head", str(place / "report"), "--input", "-", "--output", "-"]
     predict([*arguments, "--format", "jsonl"])
     assert json.loads(capsys.readouterr().out) == record
+    for name in ("a.tsv", "a.csv"):
+        with pytest.raises(ConfigError, match=r"a\..sv; its name must end in \.jsonl$"):
+            predict([*arguments[:-1], str(place / name)])
     with pytest.raises(ConfigError, match="standard input cannot be read as parquet"):
         predict([*arguments, "--format", "parquet"])
 

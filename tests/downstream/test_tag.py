@@ -103,6 +103,8 @@ def test_needs_no_bilm_without_a_mix(place: Path) -> None:
     text = "the First  second sat"
     (tagged,) = Tagger.from_pretrained(place / "none").predict([text])
     assert [word.start for word in tagged.words] == [0, 4, 11, 18]
+    with pytest.raises(ConfigError, match=r"--model is m, but .*none has no biLM; remove it"):
+        Tagger.from_pretrained(place / "none", model="m")
 
 
 def test_tagger_gives_the_scores_of_the_report(place: Path) -> None:
@@ -123,6 +125,11 @@ def test_predicts_raw_text_with_offsets(place: Path) -> None:
     assert [(s.type, s.text, s.start) for s in two.spans] == [("LOC", "second", 5)]
     assert [texts[0][w.start : w.end] for w in one.words] == texts[0].split()
     assert tagger.predict([]) == []
+    assert tagger.predict(iter(texts)) == [one, two]
+    words = [text.split() for text in texts]
+    assert tagger.predict_words(map(iter, words)) == [
+        tuple(w.tag for w in tagged.words) for tagged in (one, two)
+    ]
     with pytest.raises(CorpusError, match="text 2 of 2 has no words"):
         tagger.predict(["a", " "])
     with pytest.raises(CorpusError, match=r"^a\.txt, line 2 has no words"):
@@ -148,6 +155,11 @@ def test_predict_command_reads_files_and_standard_input(
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert records[0]["spans"] == [{"type": "PER", "start": 4, "end": 16, "text": "First second"}]
     assert records[1]["words"][1] == {"word": "second", "start": 2, "end": 8, "tag": "B-LOC"}
+    (place / "breaks.jsonl").write_text('{"text": ["a"]}\n{"text": ["a\\tb", "c\\nd"]}\n', "utf-8")
+    breaks = [*common, str(place / "breaks.jsonl"), "--output", str(place / "breaks.tsv")]
+    with pytest.raises(CorpusError, match=r"jsonl, line 2: the word 'a\\tb' contains .*\.jsonl$"):
+        predict(breaks)
+    predict([*breaks, "--output", str(place / "new.jsonl")])
     with pytest.raises(ConfigError, match=r"must end in \.jsonl or \.tsv"):
         predict([*common, "-", "--output", str(place / "out.csv")])
     bad = {b"": "has no rows", b"a\n\nb": "line 2 is empty", b"\xff": "line 1 is"}

@@ -27,7 +27,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--test", "a X O\n\nb X B-ORG\n", "bad.tsv, line 3: the label 'B-ORG' does not occur in"),
         ("--validation", "a X B-ORG\n", "bad.tsv, line 1: the label 'B-ORG'"),
         ("--train", "", "bad.tsv has no sentences"),
-        ("--train", "a X O\n\nb X O\n", "has fewer than two labels"),
+        ("--train", "a X O\n\nb X O\n", "bad.tsv has only one label, 'O'; at least two are needed"),
         ("--test", "a\0 X O\n", "bad.tsv, line 1 contains a NUL"),
     ],
 )
@@ -36,17 +36,17 @@ def test_rejects_bad_sentences_before_the_bilm_reads(
 ) -> None:
     path = tmp_path / "bad.tsv"
     path.write_text(text, "utf-8")
-    model, cache = f"--model={place / 'model'}", f"--cache={tmp_path / 'cache'}"
+    cache = f"--cache={tmp_path / 'cache'}"
     with pytest.raises(BilmError, match=message):
-        main([*tag_flags(place, "mistake", model, cache), f"{flag}={path}"])
+        main([*tag_flags(place, "mistake", f"--model={place / 'model'}", cache), f"{flag}={path}"])
     assert not (place / "mistake").exists()
     assert not (tmp_path / "cache").exists()
 
 
 def test_error_exits_with_2(place: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.tsv").write_text("a X I-A\n", "utf-8")
-    command = [sys.executable, "-m", "bilm", "tasks", "tag", *tag_flags(place, "no", "--mix=none")]
-    command.append(f"--train={tmp_path / 'bad.tsv'}")
+    command = [sys.executable, "-m", "bilm", "tasks", "tag", *tag_flags(place, "no")]
+    command += ["--mix=none", f"--train={tmp_path / 'bad.tsv'}"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2
     assert "bad.tsv, line 1: the tag 'I-A' starts the sentence" in done.stderr
@@ -60,7 +60,8 @@ def test_error_exits_with_2(place: Path, tmp_path: Path) -> None:
         (["--mix=none", "--no-characters"], "needs word vectors or characters"),
         (["--mix=none", "--elmo-at=both"], "set it to 'input'"),
         (["--model=m", "--elmo-at=output"], "needs word vectors or characters"),
-        (["--mix=none", "--scheme=bioes"], "data.scheme"),
+        (["--mix=none", "--scheme=bioes"], '--scheme is "bioes"; it must be'),
+        (["--mix=none", "--encoder-dim=65536"], "the head needs at least .* reduce the widths"),
         (["--mix=none", "--device=nowhere"], "the device is 'nowhere'"),
     ],
 )

@@ -111,6 +111,8 @@ def test_estimators_train_the_heads_of_classify(model: Path, tmp_path: Path) -> 
         ([[0, 2], [1, 0]], "its values must be 0 and 1"),
         ([["a", "b"], ["b", "a"]], "its values must be 0 and 1"),
         ([[0, 1]], "inconsistent numbers of samples"),
+        ([[0, 0], [0, 0]], "^no text has a label: all values of y are 0"),
+        (np.array(["x", "x"]), "^y has only one class, 'x'; at least two are needed"),
     ],
 )
 def test_classifier_rejects_other_matrices(model: Path, y: Any, message: str) -> None:
@@ -125,6 +127,7 @@ def test_classifier_rejects_other_matrices(model: Path, y: Any, message: str) ->
         ([1.0, np.nan], "NaN"),
         ([1.0, 1e39], "too large for float32"),
         ([1.0], "inconsistent numbers of samples"),
+        ([3.0, 3.0], "^all 2 values of y are 3; regression needs different numbers"),
         (["good", "bad"], "could not convert"),
     ],
 )

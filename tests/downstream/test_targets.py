@@ -13,17 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bilm.errors import BilmError, CheckpointError, ConfigError
+from bilm.errors import CheckpointError
 from downstream import TextClassifier, TextLabeler, TextRegressor
-from downstream.analyses.layers import main as layers
 from downstream.classify import main as classify
 from downstream.heads.saved_head import Description
 from downstream.predict import main as predict
 from downstream.reports.pages import plain_numbers
 from tests.conftest import ROOT
 from tests.downstream.order_task import write_csv
-from tests.downstream.target_task import label_texts, number_texts
-from tests.downstream.topic_task import golden_bilm, write_topic_vectors
+from tests.downstream.target_task import label_texts, make_target_place, number_texts, target_flags
 
 FILES = {"results.json", "report.md", "model_card.md", "curves.png", "mix.png"}
 FILES |= {"classifier.json", "head.safetensors", "errors.jsonl"}
@@ -33,35 +31,10 @@ LABEL_TEST, NUMBER_TEST = label_texts(60, 2), number_texts(60, 2)
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("targets")
-    golden_bilm().save_pretrained(directory / "model")
-    write_topic_vectors(directory / "vectors.txt")
-    for name, rows in (
-        ("labels_train", label_texts(300, 1)),
-        ("labels_test", LABEL_TEST),
-        ("numbers_train", number_texts(300, 1)),
-        ("numbers_test", NUMBER_TEST),
-    ):
-        write_csv(directory / f"{name}.csv", rows)
+    make_target_place(directory)
     for target, more in (("multilabel", ["--threshold=validation"]), ("regression", [])):
-        classify(flags(directory, target, f"--output={directory / target}", *more))
+        classify(target_flags(directory, target, f"--output={directory / target}", *more))
     return directory
-
-
-def flags(place: Path, target: str, *more: str) -> list[str]:
-    name = {"multilabel": "labels", "regression": "numbers"}[target]
-    return [
-        f"--model={place / 'model'}",
-        f"--train={place / f'{name}_train.csv'}",
-        f"--test={place / f'{name}_test.csv'}",
-        f"--cache={place / 'cache'}",
-        f"--target={target}",
-        f"--vectors={place / 'vectors.txt'}",
-        "--learning-rate=0.02",
-        "--dropout=0",
-        "--epochs=20",
-        "--patience=20",
-        *more,
-    ]
 
 
 def results(place: Path, output: str) -> dict[str, Any]:
@@ -113,7 +86,7 @@ def errors_of(place: Path, output: str) -> list[dict[str, Any]]:
 def test_errors_are_the_texts_with_wrong_labels(place: Path) -> None:
     rows = [("river" if i % 3 else labels, text) for i, (labels, text) in enumerate(LABEL_TEST)]
     path = write_csv(place / "changed.csv", rows)
-    classify(flags(place, "multilabel", f"--output={place / 'changed'}", f"--test={path}"))
+    classify(target_flags(place, "multilabel", f"--output={place / 'changed'}", f"--test={path}"))
     predicted = TextLabeler.from_pretrained(place / "changed").predict([text for _, text in rows])
     expected = []
     for number, ((labels, text), found) in enumerate(zip(rows, predicted, strict=True), 2):
@@ -166,6 +139,7 @@ def test_predicted_labels_agree_with_the_report(place: Path) -> None:
         if p >= labeler.threshold
     ]
     assert labeler.predict([]) == []
+    assert labeler.predict(iter(texts)) == predicted
 
 
 def test_predicted_numbers_agree_with_the_report(place: Path) -> None:
@@ -175,6 +149,10 @@ def test_predicted_numbers_agree_with_the_report(place: Path) -> None:
     rmse = results(place, "regression")["outcomes"][0]["scores"]["test"]["rmse"]
     assert np.sqrt((errors**2).mean()) == pytest.approx(rmse, rel=1e-3)
     assert regressor.predict([]).shape == (0,)
+    again = regressor.predict(text for _, text in NUMBER_TEST)  # any iterable
+    np.testing.assert_array_equal(again, predicted)
+    with pytest.raises(TypeError, match="text 2 of 2 is None; expected a string"):
+        regressor.predict(["a", None])  # type: ignore[list-item]
 
 
 def test_each_target_has_its_own_predictor(place: Path) -> None:
@@ -211,51 +189,6 @@ def test_predict_reads_standard_input(place: Path, target: str) -> None:
         assert [record["labels"] for record in records] == labels
         assert [row["labels"] for row in table] == ["|".join(found) for found in labels]
         assert float(table[0]["p(river)"]) == pytest.approx(records[0]["probabilities"]["river"])
-
-
-@pytest.mark.parametrize(
-    ("target", "more", "message"),
-    [
-        ("regression", ["--train", "labels_train.csv"], r"labels_train\.csv, line \d+: the label"),
-        ("multilabel", ["--label-separator", ""], "target.separator"),
-        ("multilabel", ["--threshold", "1"], "--threshold is 1.0; it must be above 0 and below 1"),
-        ("regression", ["--threshold", "0.3"], "--threshold is for --target multilabel, but the t"),
-        (
-            "multilabel",
-            ["--test", "unknown.csv"],
-            r"unknown\.csv, line 3: the label 'lake' does not",
-        ),
-        ("multilabel", ["--train", "none.csv"], r"no text of .*none\.csv has a label"),
-        ("regression", ["--train", "constant.csv"], r"constant\.csv have the number 3"),
-        ("multilabel", ["--train", "two.csv"], r"two\.csv has only one text for training"),
-        ("multilabel", ["--target", "several"], "target.kind"),
-    ],
-)
-def test_rejects_invalid_targets(
-    place: Path, target: str, more: list[str], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(place)
-    write_csv(place / "unknown.csv", [("river", "a"), ("money|lake", "b")])
-    write_csv(place / "none.csv", [("", "a"), ("", "b")])
-    write_csv(place / "two.csv", [("river|money|sport", "a"), ("", "b")])
-    write_csv(place / "constant.csv", [("3", "a b"), ("3.0", "b"), ("3", "c")])
-    with pytest.raises(BilmError, match=message):
-        classify(flags(place, target, f"--output={place / 'mistake'}", *more))
-    assert not (place / "mistake").exists()
-
-
-def test_bad_number_exits_with_code_2(place: Path) -> None:
-    path = write_csv(place / "bad.csv", [("1", "a"), ("good", "b")])
-    command = [sys.executable, "-m", "bilm", "tasks", "classify"]
-    more = flags(place, "regression", f"--output={place / 'mistake'}", f"--train={path}")
-    done = subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "bad.csv, line 3: the label is 'good'; expected a number" in done.stderr
-
-
-def test_analyses_reject_other_targets(place: Path) -> None:
-    with pytest.raises(ConfigError, match="--target is multilabel; it is supported only by"):
-        layers(flags(place, "multilabel", f"--output={place / 'mistake'}"))
 
 
 def test_heads_of_earlier_versions_have_classes_and_cut_texts(place: Path) -> None:

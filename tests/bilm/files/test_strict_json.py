@@ -25,6 +25,7 @@ def test_rejects_pipes_and_large_files_without_reading(tmp_path: Path) -> None:
         ('{"a": 1, "a": 2}', "it: the key 'a' is duplicated"),
         ('{"a": NaN}', "the value of 'a' is NaN, which is not a finite number"),
         ('{"a": [1, 1e999]}', "the value of 'a' is 1e999"),
+        ('{"a": "\n"}', "Invalid control character at line 1, column 8"),
         ("1" * 40, "is 1111111111... .40 digits"),
         ("[" * 100_000, "it is nested too deeply"),
     ],

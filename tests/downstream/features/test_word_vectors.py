@@ -46,6 +46,8 @@ def test_reads_words_with_spaces_after_the_first_line(tmp_path: Path) -> None:
         ("cat 1 2\ndog 1\n", "line 2 has 1 numbers; the lines before it have 2"),
         ("cat 1 2\ndog 1 2 3\n", "line 2 has 3 numbers; the lines before it have 2"),
         ("cat 1 2\ndog 1 x\n", "line 2 is not a word and its numbers"),
+        ("cat 1 2\ndog 1 1e39\n", r"line 2 has the number 1e\+39; expected numbers between"),
+        ("cat 1 2\ndog 1 -1e19\n", r"line 2 has the number -1e\+19; expected numbers between"),
         ("cat 1 nan\n", "line 1 is not a word and its numbers"),
         ("cat\n", "line 1 is not a word and its numbers"),
     ],
@@ -53,6 +55,22 @@ def test_reads_words_with_spaces_after_the_first_line(tmp_path: Path) -> None:
 def test_rejects_invalid_files(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         WordVectors.read(write(tmp_path / "v.txt", content))
+
+
+def test_reports_words_that_occur_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write(tmp_path / "v.txt", "cat 1 2\ndog 3 4\ncat 5 6\ndog 7 8\n")
+    vectors = WordVectors.read(path)
+    np.testing.assert_array_equal(vectors.look_up(["cat", "dog"]), [[1, 2], [3, 4]])
+    assert caplog.messages == [
+        f"{path}, line 3: the word 'cat' occurs again; its first vector is used (2 such lines in "
+        "total)"
+    ]
+
+
+def test_numbers_are_rounded_to_float32_once(tmp_path: Path) -> None:
+    numbers = [repr(x) for x in np.random.default_rng(0).normal(size=1000).tolist()]
+    vectors = WordVectors.read(write(tmp_path / "v.txt", f"cat {' '.join(numbers)}\n"))
+    np.testing.assert_array_equal(vectors.table[0], np.array(numbers, dtype=np.float32))
 
 
 def test_rejects_missing_and_truncated_files(tmp_path: Path) -> None:

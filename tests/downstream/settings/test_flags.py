@@ -69,16 +69,35 @@ def test_rejects_invalid_config_files(tmp_path: Path, text: str, message: str) -
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--mix", "best"], "'best' is not a mix; use one of trainable"),
+        (["--mix", "best"], "^--mix: 'best' is not a mix; use one of trainable"),
         (["--mix", "top,top"], "contains a mix twice"),
-        (["--mix", "none"], "set head.vectors"),
-        (["--head", "mean_min"], "head.kind"),
-        (["--elmo-at", "both"], "has no encoder"),
-        (["--head", "gru", "--elmo-at", "output"], "set vectors"),
-        (["--penalty", "-1"], "mix.penalty"),
-        (["--dropout", "1"], "head.dropout"),
-        (["--validation-share", "0"], "data.validation_share"),
-        (["--seeds", "0"], "train.num_seeds"),
+        (["--mix", "none"], "^--mix contains 'none', which needs word vectors; set --vectors$"),
+        (["--head", "mean_min"], '^--head is "mean_min"; it must be .mean.'),
+        (["--elmo-at", "both"], "^--elmo-at is 'both', but the head 'mean_max' has no encoder"),
+        (["--head", "gru", "--elmo-at", "output"], "^--elmo-at is .*; set --vectors$"),
+        (["--penalty", "-1"], "^--penalty is -1.0; it must be greater than or equal to 0$"),
+        (["--dropout", "1"], "^--dropout is 1.0; it must be less than 1$"),
+        (["--validation-share", "0"], "^--validation-share is 0.0; it must be greater than 0$"),
+        (["--seeds", "0"], "^--seeds is 0; it must be greater than or equal to 1$"),
+        (["--seeds", "0", "--epochs", "0"], "^--epochs is 0; .*; --seeds is 0; "),
+        (
+            ["--mix", "frozen", "--mix-weights", "nan"],
+            r"^--mix-weights is NaN; it must be a finite",
+        ),
+        (
+            ["--hidden-dim", "65537"],
+            "^--hidden-dim is 65537; it must be less than or equal to 65536",
+        ),
+        (["--encoder-dim", "1000000000"], "^--encoder-dim is 1000000000; it must be less than or"),
+        (["--min-steps", "10000001"], "^--min-steps is 10000001; it must be less than or equal to"),
+        (["--epochs", str(10**20)], "^--epochs is 1"),
+        (
+            ["--mix-weights", "1,2"],
+            "^--mix-weights has an effect only for the mix `frozen`; remove",
+        ),
+        (["--mix-dim", "3"], "^--mix-dim has an effect only for the mix `learned`; remove it$"),
+        (["--threshold", "0.5"], "^--threshold has an effect only for --target multilabel; remove"),
+        (["--label-separator", "|"], "^--label-separator has an effect only for --target multi"),
     ],
 )
 def test_rejects_invalid_values(flags: list[str], message: str) -> None:
@@ -89,8 +108,27 @@ def test_rejects_invalid_values(flags: list[str], message: str) -> None:
 def test_reports_all_missing_settings_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         settings()
-    for name in ("model", "output", "data"):
-        assert f"{name}: is missing" in str(caught.value)
+    message = str(caught.value)
+    assert message.startswith("--output, --test and --train are missing; --model is missing; the ")
+    assert "its tokenizer" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "message"),
+    [
+        ("{}", ["--seeds", "0"], "^--seeds is 0; it must be greater than or equal to 1$"),
+        ('{"train": {"epochs": 0}}', [], r"task.json: 1 error\n  train.epochs: input should be g"),
+        ('{"mix": {"kinds": ["none"]}}', [], r"task.json: 1 error\n  mix.kinds contains 'none'"),
+        ("{}", ["--mix", "none"], "^--mix contains 'none', which needs .*; set head.vectors$"),
+    ],
+)
+def test_names_the_settings_of_a_file_by_their_path(
+    tmp_path: Path, text: str, flags: list[str], message: str
+) -> None:
+    path = tmp_path / "task.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        settings("--config", str(path), *NEEDED, *flags)
 
 
 def test_baselines_do_not_require_a_model() -> None:

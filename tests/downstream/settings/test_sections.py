@@ -74,12 +74,9 @@ def test_rejects_thresholds_in_one_message(value: str) -> None:
     arguments = parser.parse_args([*flags, f"--threshold={value}"])
     with pytest.raises(ConfigError) as caught:
         read_settings(arguments, Settings)
-    lines = str(caught.value).splitlines()
-    assert lines[0] == "the flags: 1 error"
-    (line,) = lines[1:]
     shown = re.escape(json.dumps(value)) if value in ("x", "") else r"-?[\d.]+|nan|inf|NaN|Infinity"
     rule = 'it must be above 0 and below 1, or "validation"'
-    assert re.fullmatch(rf"  target\.threshold: --threshold is ({shown}); {rule}", line)
+    assert re.fullmatch(rf"--threshold is ({shown}); {rule}", str(caught.value))
 
 
 def test_threshold_and_separator_belong_to_multilabel() -> None:

@@ -31,7 +31,7 @@ def test_training_and_validation_documents_are_disjoint(tmp_path: Path) -> None:
     assert task.num_seen("validation") == 0
     assert task.num_seen("test") == 1
     assert task.num_seen("train") == 3
-    with pytest.raises(CorpusError, match="has one document; at least two different ones"):
+    with pytest.raises(CorpusError, match="has 2 documents, which are all equal; at least two"):
         read(tmp_path, [document("a"), document("a")])
 
 

@@ -67,7 +67,7 @@ def test_selects_training_passages_at_random(tmp_path: Path) -> None:
 
 
 def test_rejects_a_single_training_passage_without_validation(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="has one passage; at least two are needed"):
+    with pytest.raises(CorpusError, match="has one passage; at least two different ones"):
         task(tmp_path, passages(1, 1))
 
 

@@ -96,7 +96,7 @@ def test_equal_sentences_are_in_the_same_split() -> None:
     assert "".join(sentences["validation"]) == "cdcc"
     assert task.num_seen("validation") == 0
     same = TaggedFile("train", (("a",),) * 3, examples[:3])
-    with pytest.raises(CorpusError, match="has one sentence; at least two different ones"):
+    with pytest.raises(CorpusError, match="has 3 sentences, which are all equal; at least"):
         make_tagging({"train": same, "test": train}, data(), is_bio=True)
 
 
@@ -108,7 +108,10 @@ def test_counts_test_sentences_that_occur_in_training() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "message"),
-    [(["O", "O"], "fewer than two labels"), (["B-X"], "has one sentence; at least two")],
+    [
+        (["O", "O"], "only one label, 'O'; at least"),
+        (["B-X"], "has one sentence; at least two"),
+    ],
 )
 def test_rejects_files_without_enough_data(rows: list[str], message: str) -> None:
     files = {"train": file("train", *rows), "test": file("test", "O")}

@@ -12,12 +12,14 @@ from downstream.texts.asked import AskedQuestion, read_asked
 def test_reads_all_forms_of_questions(tmp_path: Path) -> None:
     lines = [
         '{"context": "a cat", "question": "Who?"}',
+        '{"context": "a cat", "question": "Whose?", "id": "q1"}',
         '{"context": "a\u2028mat", "questions": ["Where?", "What?"], "title": 3}',
         '{"context": "a cat", "qas": [{"id": "7", "question": "Who?"}, {"question": "How?"}]}',
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(lines), "utf-8")
     assert read_asked(LineReader(tmp_path / "a.jsonl")) == [
         AskedQuestion("Who?", "a cat"),
+        AskedQuestion("Whose?", "a cat", "q1"),
         AskedQuestion("Where?", "a\u2028mat"),
         AskedQuestion("What?", "a\u2028mat"),
         AskedQuestion("Who?", "a cat", "7"),
@@ -37,6 +39,7 @@ def test_reads_all_forms_of_questions(tmp_path: Path) -> None:
         ('{"context": "a"}', "line 1 has no question; expected one of the fields question"),
         ('{"context": "a", "question": "b", "qas": []}', "line 1 has question and qas"),
         ('{"context": "a", "question": " "}', "line 1: the question is empty"),
+        ('{"context": "a", "question": "b", "id": 1}', "line 1: the id is 1; expected a string"),
         ('{"context": "a", "questions": "b"}', "line 1: questions is 'b'; expected a list"),
         ('{"context": "a", "questions": [3]}', r"line 1: questions\[0\]: the question is 3"),
         ('{"context": "a", "qas": [{}]}', r"line 1: qas\[0\] has no field 'question'"),

@@ -153,7 +153,7 @@ def test_reads_columns_of_conll_2012(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         (" 1)\n", " 4)\n", "line 5: 4\\) closes a mention that is not open"),
-        (" 1)\n", " -\n", "line 11: a mention of cluster 1 is not closed"),
+        (" 1)\n", " -\n", "line 4: the mention of cluster 1 that starts here is not closed"),
         (" 1)\n", " 1\n", "line 5: the coreference column contains '1'"),
         (" 1)\n", " (1x\n", "line 5: the coreference column contains '\\(1x'"),
         ("NN * - -", "NN", "line 2 has 9 columns; CoNLL-2012 has at least 12"),
@@ -168,7 +168,7 @@ def test_rejects_bad_columns_with_file_and_line(
 ) -> None:
     path = tmp_path / "bad.conll"
     path.write_text(CONLL.replace(old, new), "utf-8")
-    with pytest.raises(CorpusError, match=message or r"line 1: .* is in the clusters 0 and 1"):
+    with pytest.raises(CorpusError, match=message or r"line 7: .* is in the clusters 0 and 1"):
         read_documents(path)
 
 

@@ -118,7 +118,7 @@ def test_lines_are_two_texts() -> None:
     ("line", "message"),
     [
         (b"", "standard input has no rows"),
-        (b"a", "standard input, line 1 has 1 columns"),
+        (b"a", "standard input, line 1 has 1 column;"),
         (b"a\tb\tc", "standard input, line 1 has 3 columns"),
         (b"a\t ", "standard input, line 1: the text is empty"),
     ],

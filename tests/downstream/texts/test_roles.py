@@ -32,6 +32,12 @@ def test_reads_one_example_per_predicate(tmp_path: Path) -> None:
         ({"tokens": ["a"]}, "line 2.* 'predicates'"),
         ({**GOOD, "tokens": []}, "line 2: tokens is .*not empty"),
         ({**GOOD, "tokens": ["a", " "]}, "line 2: tokens contains ' '"),
+        ({**GOOD, "tokens": ["a", "b\tc"]}, r"line 2: tokens contains 'b\\tc'; .* a tab"),
+        ({**GOOD, "tokens": ["a", "b\ud800"]}, "line 2: tokens contains a NUL or an unpaired"),
+        (
+            {**GOOD, "predicates": [{"index": 0, "tags": ["B-V", "B-\0"]}]},
+            "line 2: a tag of the predicate at 0 contains a NUL or an unpaired",
+        ),
         ({**GOOD, "tokens": "a b"}, "line 2: tokens is 'a b'"),
         ({**GOOD, "predicates": {}}, "line 2: predicates is {}"),
         (
@@ -40,7 +46,10 @@ def test_reads_one_example_per_predicate(tmp_path: Path) -> None:
         ),
         ({**GOOD, "predicates": [{"index": True, "tags": []}]}, "line 2: the index .* is True"),
         ({**GOOD, "predicates": [{"index": 0}]}, "line 2: the tags of a predicate are not a list"),
-        ({**GOOD, "predicates": [{"index": 0, "tags": ["O"]}]}, "line 2: .* has 1 tags, but .* 2"),
+        (
+            {**GOOD, "predicates": [{"index": 0, "tags": ["O"]}]},
+            "line 2: .* has 1 tag for 2 words",
+        ),
         (
             {**GOOD, "predicates": [{"index": 0, "tags": ["O", "I-V"]}]},
             "line 2: the predicate at 0: the tag 'I-V' follows 'O'.* or I-V. Correct it$",

@@ -50,6 +50,9 @@ def changed(**fields: Any) -> dict[str, Any]:
     [
         ({"tokens": ["a"]}, "line 2.* 'instances'"),
         ({**GOOD, "tokens": ["a", ""]}, "line 2: tokens contains ''"),
+        ({**GOOD, "tokens": ["a\0"]}, "line 2: tokens contains a NUL or an unpaired surrogate"),
+        (changed(lemma="\ud800"), "line 2: the lemma of an instance contains a NUL or an unp"),
+        (changed(keys=["\ud800"]), "line 2: the keys of 'bank' contains a NUL or an unpaired"),
         ({**GOOD, "instances": {}}, "line 2: instances is {}"),
         ({**GOOD, "instances": [7]}, "line 2: an instance is 7"),
         (changed(start=2), "line 2: the start of an instance is 2; .* from 0 to 1"),

@@ -35,6 +35,16 @@ def test_reads_columns_and_converts_iob1(tmp_path: Path) -> None:
     assert [e.lines for e in file.examples] == [(3, 4), (6, 7), (9,)]
 
 
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_a_word_that_starts_like_the_mark_of_a_document_is_a_word(
+    tmp_path: Path, separator: str
+) -> None:
+    rows = ["a O", "-DOCSTART-x O", "-DOCSTART-: O", "b O", "-DOCSTART- O", "c O"]
+    text = "".join(f"{row.replace(' ', separator)}\n" for row in rows)
+    file = read_tagged(write(tmp_path / "a.txt", text), TagReading())
+    assert file.sentences == (("a", "-DOCSTART-x", "-DOCSTART-:", "b"), ("c",))
+
+
 def test_reads_other_columns(tmp_path: Path) -> None:
     reading = TagReading(tag_column="2", scheme="plain")
     file = read_tagged(write(tmp_path / "a.txt", COLUMNS), reading)
@@ -75,6 +85,7 @@ def test_reads_conllu(tmp_path: Path) -> None:
         ("\n\n-DOCSTART- O\n", TagReading(), "has no sentences"),
         ("a O\n", TagReading(tag_column="3"), "line 1 has 2 columns, but --tag-column is 3"),
         ("a O\n", TagReading(word_column=2), "are both in column 2"),
+        ("\na\n", TagReading(), "line 2 has one column; expected a word and its tag"),
         ("a O\n", TagReading(tag_column="upos"), "must be a number from 1"),
         ("1\ta\n", TagReading(file_format="conllu"), "line 1 has 2 columns .*; CoNLL-U has 10"),
         (

@@ -43,6 +43,7 @@ def test_reads_label_sets_from_json(tmp_path: Path) -> None:
         ('"x|"', "line 2: the labels .* contain an empty label"),
         ('["x", " "]', "line 2: the labels .* contain an empty label"),
         ('"x|y|x"', "line 2: the labels .* contain 'x' twice"),
+        ('["x|y"]', r"line 2: the label 'x\|y' contains '\|', which separates labels"),
         ("1.5", "line 2: the label is 1.5; expected a string, an integer, or a list"),
         ("[[]]", r"line 2: the label is \[\]"),
         ("null", "line 2: the label is None"),
@@ -63,7 +64,9 @@ def test_reads_numbers(tmp_path: Path) -> None:
     assert read_numbers(write(tmp_path / "a.txt", "3.5 a text\n"), COLUMNS).targets == (3.5,)
 
 
-@pytest.mark.parametrize("label", ["good", "", "nan", "inf", "1e31", "1,5"])
+@pytest.mark.parametrize(
+    "label", ["good", "", "nan", "inf", "1e31", "1,5", "1_0", "\u0663", "0x1", "."]
+)
 def test_rejects_labels_that_are_not_numbers(tmp_path: Path, label: str) -> None:
     path = write(tmp_path / "a.tsv", f"text\tlabel\na\t1\nb\t{label}\n")
     with pytest.raises(CorpusError, match=rf"a\.tsv, line 3: the label is '{label}'; .* number"):
