@@ -8,27 +8,12 @@ after is measured on held-out text with the vocabulary of `english-small`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from bilm.pretrained.named_models import model_path
-from experiments.english_model import PRECISION
+from experiments.adaptation import MODEL, Adaptation, Domain
 from experiments.stages import Stages
 
-MODEL = "english-small"
-
-CONFIG = "configs/english_small.json"
-
 MIXES = "trainable,frozen,learned"
-
-
-@dataclass(frozen=True)
-class Domain:
-    """The text of a domain, and how to continue training on it."""
-
-    name: str
-    build_flags: tuple[str, ...]
-    max_steps: int  # of one epoch at most
 
 
 DOMAINS = {
@@ -52,20 +37,7 @@ class EnglishResults:
 
     def adapt(self, task: str) -> None:
         """Continue the training of english-small on the domain of a task."""
-        domain = DOMAINS[task]
-        corpus, run = self._corpus(domain), self._run(domain)
-        command = ["python", "-m", "data_tools.build_shards", "--overwrite"]
-        command += ["--vocab", str(model_path(MODEL) / "vocab.txt"), "--allow-unsorted-vocab"]
-        command += [*domain.build_flags, "--input", str(self.texts / f"{domain.name}.txt")]
-        self.stages.run(f"english_{domain.name}_corpus", [*command, "--output", str(corpus)])
-        self._evaluate(f"english_{domain.name}_before", MODEL, corpus)
-        command = ["deepspeed", "--quiet", "--num_gpus", "1", "launch/pretrain.py"]
-        command += ["--config", CONFIG, f"data.corpus={corpus}", f"train.output_dir={run}"]
-        command += [f"train.init_from={MODEL}", PRECISION]
-        command.append("train.optimizer.learning_rate=0.002")
-        command += ["train.num_epochs=1", f"train.max_steps={domain.max_steps}"]
-        self.stages.run(f"english_{domain.name}_pretraining", command)
-        self._evaluate(f"english_{domain.name}_after", str(run), corpus)
+        self._adaptation(task).run()
 
     def frozen_heads(self, task: str) -> None:
         """Train heads on english-small as it is."""
@@ -73,7 +45,7 @@ class EnglishResults:
 
     def adapted_heads(self, task: str) -> None:
         """Train the same heads on the adapted model."""
-        self._all_heads("adapted", task, str(self._run(DOMAINS[task]) / "best"))
+        self._all_heads("adapted", task, str(self._adaptation(task).model))
 
     def _all_heads(self, prefix: str, task: str, model: str) -> None:
         recurrent = ["--head", "bilstm", "--mix", "learned", "--encoder-dim", "128"]
@@ -95,12 +67,6 @@ class EnglishResults:
         flags = ["--train", str(self.texts / train), "--test", str(self.texts / test)]
         return [*flags, "--cache", str(self.work / "cache"), "--overwrite"]
 
-    def _corpus(self, domain: Domain) -> Path:
-        return self.work / f"english_{domain.name}_corpus"
-
-    def _run(self, domain: Domain) -> Path:
-        return self.work / f"english_{domain.name}"
-
-    def _evaluate(self, name: str, model: str, corpus: Path) -> None:
-        command = ["python", "launch/evaluate.py", "--model", model, "--corpus", str(corpus)]
-        self.stages.run(name, [*command, "--json"])
+    def _adaptation(self, task: str) -> Adaptation:
+        domain = DOMAINS[task]
+        return Adaptation(domain, self.texts / f"{domain.name}.txt", self.work)

@@ -57,6 +57,8 @@ class TaskNames:
     use: str  # of its class
 
 
+_SPAN_FIGURES = {"precision": "precision", "recall": "recall", "accuracy": "word accuracy"}
+
 _WORD_ACCURACY = (
     " Word accuracy is the share of all words with the right label, including O; F1, precision and "
     "recall are those of whole spans."
@@ -72,14 +74,6 @@ def tagging_page(
     task: TaggingTask = results.task
     best = results.chosen().outcome
     main = "F1" if task.is_bio else "accuracy"
-    figures = {
-        "main": main,
-        "precision": "precision",
-        "recall": "recall",
-        "accuracy": "word accuracy",
-    }
-    if not task.is_bio:
-        figures = {"main": main}
     test = best.scores["test"]
     confusions = [(c.truth, c.predicted, c.count) for c in test.confusions]
     wrong = list(errors(results))
@@ -90,7 +84,7 @@ def tagging_page(
         comparison=f"The {main} in percent (mean and standard deviation over seeds), the share of "
         "each layer (token encoder first), and gamma.",
         columns=(Column("validation", "main", "validation"), Column("test", "main", "test")),
-        figures=figures,
+        figures={"main": main, **(_SPAN_FIGURES if task.is_bio else {})},
         selection=f"Selected by the validation {main}; this directory contains its {names.noun}."
         + (_WORD_ACCURACY if task.is_bio else ""),
         details=[

@@ -15,6 +15,7 @@ from pathlib import Path
 from bilm.distributed.process import num_cores
 from bilm.errors import ConfigError, run_command
 from experiments.prepare_texts import prepare_sst5
+from experiments.task_table.adapted import AG_NEWS, REUTERS, adapt
 from experiments.task_table.heads import VECTORS, Places, Runner, all_heads
 from experiments.task_table.page import write_page
 from experiments.task_table.plan import TASKS, TEXTS, TaskPlan
@@ -32,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.data is None:
             raise ConfigError("--data is missing; pass the directory of the task data")
         _check_data(arguments.data, arguments.work, plans)
+        for plan in plans:
+            adapt(plan, arguments.data, arguments.work, records)  # with all cores
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         if any(plan.name == "sst5" for plan in plans):
             prepare_sst5(arguments.data, arguments.work / TEXTS)
@@ -46,8 +49,10 @@ def _check_data(data: Path, work: Path, plans: Sequence[TaskPlan]) -> None:
     """Reject a data directory that lacks a file."""
     paths = [path for plan in plans for path in plan.paths(data, work) if path is not None]
     missing = [path for path in paths if TEXTS not in path.parts and not path.is_file()]
-    if not (data / VECTORS).is_file():
-        missing.append(data / VECTORS)
+    shared = [VECTORS]
+    if any(plan.domain is not None for plan in plans):
+        shared += [REUTERS, AG_NEWS]
+    missing += [data / name for name in shared if not (data / name).is_file()]
     if missing:
         raise ConfigError(f"{', '.join(map(str, missing))} does not exist; see docs/tasks.md")
 

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.stages import Stages
+from experiments.task_table.adapted import adaptation_of
 from experiments.task_table.outcomes import is_recorded, write_record
-from experiments.task_table.plan import COMPARED, MIN_STEPS, SHARES, VARIANTS, TaskPlan
+from experiments.task_table.plan import (
+    ADAPTED,
+    AT_INPUT,
+    COMPARED,
+    MIN_STEPS,
+    SHARES,
+    VARIANTS,
+    TaskPlan,
+)
 
 VECTORS = "glove/glove.6B.50d.top60k.txt.gz"
 
@@ -31,7 +40,7 @@ class Heads:
     @property
     def seeds(self) -> int:
         """The number of seeds; one for the places that are only compared with each other."""
-        return self.plan.seeds if self.variant in COMPARED else 1
+        return self.plan.seeds if self.variant in (*COMPARED, ADAPTED) else 1
 
 
 def all_heads(plans: Sequence[TaskPlan]) -> Iterator[Heads]:
@@ -40,6 +49,8 @@ def all_heads(plans: Sequence[TaskPlan]) -> Iterator[Heads]:
         for plan in plans:
             yield from (Heads(plan, variant, share) for variant in COMPARED)
     for plan in plans:
+        if plan.domain is not None:
+            yield Heads(plan, ADAPTED)
         yield from (Heads(plan, variant) for variant in VARIANTS if variant not in COMPARED)
 
 
@@ -94,8 +105,11 @@ class Runner:
     def command(self, heads: Heads) -> list[str]:
         """Return the command that trains these heads."""
         data, work = self.places.data, self.places.work
-        command = [*heads.plan.command(data, work), *VARIANTS[heads.variant]]
-        command += ["--model", self.model, "--vectors", str(data / VECTORS)]
+        is_adapted = heads.variant == ADAPTED
+        model = str(adaptation_of(heads.plan, work).model) if is_adapted else self.model
+        variant = AT_INPUT if is_adapted else heads.variant
+        command = [*heads.plan.command(data, work), *VARIANTS[variant]]
+        command += ["--model", model, "--vectors", str(data / VECTORS)]
         command += ["--seeds", str(heads.seeds), "--cache", str(work / "cache")]
         if heads.share != 1:
             command += ["--train-share", f"{heads.share:g}", "--min-steps", str(MIN_STEPS)]

@@ -11,9 +11,11 @@ from pathlib import Path
 from bilm.files.writing import write_text
 from downstream.reports.pages import markdown_table, new_figure, percent, save_figure
 from experiments.marked_pages import put_part
+from experiments.task_table.adapted import adaptation_table
 from experiments.task_table.heads import Heads, all_heads
 from experiments.task_table.outcomes import HeadResults, epochs_to_reach, read_record
 from experiments.task_table.plan import (
+    ADAPTED,
     AT_BOTH,
     AT_INPUT,
     BASELINE,
@@ -41,7 +43,8 @@ def write_page(records: Path) -> None:
     """
     measured: list[tuple[TaskPlan, Results]] = []
     for plan in TASKS:
-        read = {variant: _results(records, Heads(plan, variant)) for variant in VARIANTS}
+        variants = (*VARIANTS, ADAPTED)
+        read = {variant: _results(records, Heads(plan, variant)) for variant in variants}
         results = {variant: own for variant, own in read.items() if own is not None}
         if {BASELINE, AT_INPUT} <= results.keys():
             measured.append((plan, results))
@@ -55,6 +58,8 @@ def write_page(records: Path) -> None:
         text = put_part(text, name, write(measured), PAGE)
     text = put_part(text, "task_shares", shares_table(measured, records), PAGE)
     text = put_part(text, "task_costs", costs_table(measured, records), PAGE)
+    adaptations = (adaptation_table(plan, records) for plan in TASKS)
+    text = put_part(text, "task_adaptation", "\n\n".join(filter(None, adaptations)), PAGE)
     text = put_part(text, "task_predictions", predictions_table(TASKS, records), PAGE)
     write_text(PAGE, text)
 
@@ -68,23 +73,37 @@ def main_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
     head = ["task", "score", "seeds", "baseline", "+ ELMo", "gain", "errors removed"]
     rows = [[*head, "paper: baseline", "paper: + ELMo"]]
     for plan, results in measured:
-        (base, base_spread), (elmo, spread) = (
-            results[variant].score("test") for variant in COMPARED
-        )
-        paper = plan.paper
-        rows.append(
-            [
-                plan.title,
-                plan.score,
-                str(plan.seeds),
-                percent(base, base_spread),
-                percent(elmo, spread),
-                f"{100 * (elmo - base):+.2f}",
-                f"{100 * (elmo - base) / (1 - base):.1f}%",
-                "" if paper is None else f"{paper.baseline} ({paper.data})",
-                "" if paper is None else f"{paper.elmo}",
-            ]
-        )
+        for variant, title in ((AT_INPUT, plan.title), (ADAPTED, f"{plan.title}: biLM of news")):
+            if variant in results:
+                rows.append(_main_row(plan, title, results[BASELINE], results[variant]))
+    return markdown_table(rows)
+
+
+def _main_row(
+    plan: TaskPlan, title: str, baseline: HeadResults, with_elmo: HeadResults
+) -> list[str]:
+    (base, base_spread), (elmo, spread) = baseline.score("test"), with_elmo.score("test")
+    paper = plan.paper
+    return [
+        title,
+        plan.score,
+        str(plan.seeds),
+        percent(base, base_spread),
+        percent(elmo, spread),
+        f"{100 * (elmo - base):+.2f}",
+        f"{100 * (elmo - base) / (1 - base):.1f}%",
+        "" if paper is None else f"{paper.baseline} ({paper.data})",
+        "" if paper is None else f"{paper.elmo}",
+    ]
+
+
+def settings_table(measured: Sequence[tuple[TaskPlan, Results]]) -> str:
+    """Return the command of each task, and its flags besides those of files, mixes and costs."""
+    rows = [["task", "command", "flags"]]
+    for plan, _ in measured:
+        command = plan.module.removeprefix("downstream.")
+        flags = f"`{' '.join(plan.flags)}`" if plan.flags else ""
+        rows.append([plan.title, f"`bilm tasks {command}`", flags])
     return markdown_table(rows)
 
 
@@ -169,6 +188,7 @@ def plot_mixes(measured: Sequence[tuple[TaskPlan, Results]]) -> None:
 
 PARTS: dict[str, Callable[[Sequence[tuple[TaskPlan, Results]]], str]] = {
     "tasks": main_table,
+    "task_settings": settings_table,
     "task_places": places_table,
     "task_epochs": epochs_table,
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.adaptation import Domain
+
 # How a head differs from its baseline. Everything else is the same.
 VARIANTS = {
     "baseline": ("--mix", "none"),
@@ -16,6 +18,9 @@ VARIANTS = {
 # These are compared with all seeds and with shares of the data; the other places with one seed.
 BASELINE, AT_INPUT = COMPARED = "baseline", "input"
 AT_BOTH = "both"
+
+# As at the input, but of a biLM whose training was continued on text of the task's domain.
+ADAPTED = "adapted"
 
 # The shares of the training data in the table of few labels, besides the whole. Heads with few
 # labels take at least this many steps; otherwise, 1% of the labels would be a handful of steps.
@@ -46,6 +51,7 @@ class TaskPlan:
     flags: tuple[str, ...]
     seeds: int = 3
     paper: Paper | None = None
+    domain: Domain | None = None  # of a second biLM
 
     def paths(self, data: Path, work: Path) -> list[Path | None]:
         """Return the files; those below `texts` are prepared in the working directory."""
@@ -98,7 +104,16 @@ TASKS = (
         "F1",
         "downstream.srl",
         _files("srl_ewt", ".jsonl.gz"),
-        ("--characters", "--unknown-labels", "keep", "--no-crf", "--epochs", "5"),
+        (
+            "--characters",
+            "--unknown-labels",
+            "keep",
+            "--no-crf",
+            "--epochs",
+            "5",
+            "--dropout",
+            "0.1",
+        ),
         paper=Paper("OntoNotes", 81.4, 84.6),
     ),
     TaskPlan(
@@ -119,6 +134,7 @@ TASKS = (
         ("--characters", "--epochs", "15", "--dropout", "0.2", "--mix-dropout", "0.5"),
         seeds=5,
         paper=Paper("CoNLL-2003", 90.15, 92.22),
+        domain=Domain("newswire", ("--lines", "documents"), max_steps=5000),
     ),
     TaskPlan(
         "sst5",
@@ -136,6 +152,6 @@ TASKS = (
         "F1",
         "downstream.tag",
         ("tasks/chunk_conll2000/train.txt.gz", None, "tasks/chunk_conll2000/test.txt.gz"),
-        ("--characters", "--epochs", "12"),
+        ("--characters", "--epochs", "12", "--dropout", "0.1"),
     ),
 )

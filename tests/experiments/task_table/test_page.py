@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -11,13 +12,31 @@ import pytest
 
 from experiments.stages import Done
 from experiments.task_table import page
+from experiments.task_table.adapted import AG_NEWS, REUTERS, news_lines
 from experiments.task_table.heads import Heads, Places, Runner, all_heads
 from experiments.task_table.outcomes import epochs_to_reach, is_recorded, write_record
-from experiments.task_table.plan import AT_INPUT, BASELINE, MIN_STEPS, SHARES, TASKS, VARIANTS
+from experiments.task_table.plan import (
+    ADAPTED,
+    AT_INPUT,
+    BASELINE,
+    MIN_STEPS,
+    SHARES,
+    TASKS,
+    VARIANTS,
+)
 from tests.conftest import ROOT
 
 NER = next(plan for plan in TASKS if plan.name == "ner")
-MARKERS = ("tasks", "task_places", "task_epochs", "task_costs", "task_shares", "task_predictions")
+MARKERS = (
+    "tasks",
+    "task_places",
+    "task_epochs",
+    "task_costs",
+    "task_shares",
+    "task_adaptation",
+    "task_settings",
+    "task_predictions",
+)
 
 
 def outcome(test: float, validation: list[float], places: list[str]) -> dict[str, Any]:
@@ -126,7 +145,35 @@ def test_heads_differ_only_in_their_variant_and_share(tmp_path: Path) -> None:
     other = runner.command(Heads(NER, "both"))
     assert other[other.index("--seeds") + 1] == "1"
     names = [heads.name for heads in all_heads(TASKS)]
-    assert len(names) == len(set(names)) == len(TASKS) * (len(VARIANTS) + 2 * len(SHARES))
+    adapted = sum(plan.domain is not None for plan in TASKS)
+    assert len(names) == len(set(names))
+    assert len(names) == len(TASKS) * (len(VARIANTS) + 2 * len(SHARES)) + adapted
+
+
+def test_heads_on_the_adapted_bilm_differ_only_in_the_model(tmp_path: Path) -> None:
+    places = Places(tmp_path, tmp_path / "work", tmp_path / "records")
+    runner = Runner(places, "english-small", jobs=1)
+    usual, adapted = (runner.command(Heads(NER, v)) for v in (AT_INPUT, ADAPTED))
+    differing = [pair for pair in zip(usual, adapted, strict=True) if len(set(pair)) > 1]
+    model = str(tmp_path / "work/english_newswire/best")
+    outputs = tuple(str(tmp_path / "work" / f"ner_{v}") for v in (AT_INPUT, ADAPTED))
+    assert differing == [("english-small", model), outputs]
+
+
+def test_text_of_the_adapted_bilm_has_no_test_sentences(tmp_path: Path) -> None:
+    directory = tmp_path / "tasks/ner_conll2003"
+    for path in (directory, tmp_path / "lm", tmp_path / "ag_news"):
+        path.mkdir(parents=True)
+    for name in ("train", "dev", "test"):
+        with gzip.open(directory / f"{name}.tsv.gz", "wt", encoding="utf-8") as file:
+            file.write(f"The\tO\n{name}\tB-LOC\n\nIt\tO\n")
+    with gzip.open(tmp_path / REUTERS, "wt", encoding="utf-8") as file:
+        file.write("A wire <BP> said\n")
+    with gzip.open(tmp_path / AG_NEWS, "wt", encoding="utf-8") as file:
+        file.write('"3","Title","Half\\of\nit"\n')
+    sentences = ["The train", "It"]
+    lines = list(news_lines(NER, tmp_path, tmp_path))
+    assert lines == ["A wire <BP> said", "Title Half of it", *sentences, *sentences]
 
 
 def test_a_recorded_command_is_not_run_again(tmp_path: Path) -> None:
