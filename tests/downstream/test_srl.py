@@ -39,7 +39,8 @@ def test_uses_the_predicate_and_excludes_it_from_the_score(place: Path) -> None:
 def test_errors_name_the_predicate(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses: list[str] = []
     monkeypatch.setattr(
-        "downstream.reports.report.plot_curves", lambda _, path, names: losses.append(names.loss)
+        "downstream.reports.report.plot_curves",
+        lambda _, path, names, *rest: losses.append(names.loss),
     )
     rows = [
         {**row, "predicates": [{**p, "tags": only_predicate(p["tags"])} for p in row["predicates"]]}

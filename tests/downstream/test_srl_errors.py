@@ -35,8 +35,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("--test", row(["X", "B-V", "O"]), "the tag 'X' is not O, B-TYPE or I-TYPE"),
         ("--train", row(["B-ARG0", "O", "O"]), "the predicate at 1 has the tag 'O'; it must be"),
         ("--validation", row(["B-V", "B-V", "O"]), "the word 0 has the tag B-V too"),
-        ("--test", row(GOOD[:2]), "the predicate at 1 has 2 tags, but there are 3 words"),
-        ("--train", row([*GOOD, "O"]), "the predicate at 1 has 4 tags, but there are 3 words"),
+        ("--test", row(GOOD[:2]), "the predicate at 1 has 2 tags for 3 words"),
+        ("--train", row([*GOOD, "O"]), "the predicate at 1 has 4 tags for 3 words"),
         ("--test", row(["B-NEW", "B-V", "O"]), "the label 'B-NEW' does not occur in"),
         ("--test", row(GOOD, index=3), "the index of a predicate"),
         ("--test", row(GOOD, index=None), "the index of a predicate"),
@@ -63,7 +63,7 @@ def test_rejects_bad_roles_before_the_bilm_reads(
         ("--train", ["I-ARG0", "B-V", "O"], "the tag 'I-ARG0' starts the sentence"),
         ("--train", ["B-ARG0", "O", "O"], "has the tag 'O'; it must be B-V"),
         ("--test", ["B-NEW", "B-V", "O"], "the label 'B-NEW' does not occur in"),
-        ("--test", ["B-V"], "has 1 tags, but there are 3 words"),
+        ("--test", ["B-V"], "has 1 tag for 3 words"),
     ],
 )
 def test_error_exits_with_2(
