@@ -170,10 +170,6 @@ def compared_pairs(truth: Collection[Span], predicted: Collection[Span]) -> Iter
 def span_section(analysis: SpanAnalysis) -> list[str]:
     """Return the paragraphs of a report about an analysis."""
     kinds = [[ERROR_KINDS[kind], f"{count:,}"] for kind, count in analysis.kinds.items()]
-    shares = [
-        [name, f"{100 * share.value:.2f}", f"{share.total:,}"]
-        for name, share in (("in training", analysis.seen), ("not in training", analysis.unseen))
-    ]
     return [
         "## Errors of spans (test)",
         "A predicted span is compared with at most one true span. The types of compared spans, "
@@ -183,10 +179,17 @@ def span_section(analysis: SpanAnalysis) -> list[str]:
         markdown_table([["error", "number"], *kinds]),
         "Recall of spans that occur in the training split with the same words and the same type, "
         "and of the others:",
-        markdown_table([["span", "recall", "spans"], *shares]),
+        _share_table(("span", "recall", "spans"), analysis.seen, analysis.unseen),
         "Scores by number of words:",
         class_table(analysis.by_length, "words of a span", "spans"),
     ]
+
+
+def _share_table(heading: Sequence[str], seen: Share, unseen: Share) -> str:
+    """Return a table of the shares of spans or words that are in training, and of the others."""
+    shares = (("in training", seen), ("not in training", unseen))
+    rows = ([name, f"{100 * own.value:.2f}", f"{own.total:,}"] for name, own in shares)
+    return markdown_table([heading, *rows])
 
 
 def type_table(types: dict[tuple[str, str], int]) -> str:
@@ -244,12 +247,8 @@ def analyze_words(
 
 def word_section(analysis: WordAnalysis) -> list[str]:
     """Return the paragraphs of a report about an analysis."""
-    shares = [
-        [name, f"{100 * share.value:.2f}", f"{share.total:,}"]
-        for name, share in (("in training", analysis.seen), ("not in training", analysis.unseen))
-    ]
     return [
         f"Macro F1, the mean over labels: {100 * analysis.macro_f1:.2f}.",
         "Accuracy of words that occur in the training split, and of the others:",
-        markdown_table([["word", "accuracy", "words"], *shares]),
+        _share_table(("word", "accuracy", "words"), analysis.seen, analysis.unseen),
     ]
